@@ -1,0 +1,11 @@
+"""Byte references: where every chunk of every array lies, held once, rendered as what readers want.
+
+Three layers (mdim-refs/0.2): the *physical* one (per source and array, the byte range of each
+chunk), the *plan* (where each source's slab sits in the global array) and the *view* (the global
+chunk index, computed from the two). Forms are projections of the view.
+
+Imports go one way: ``errors model files`` <- ``urls grid codecs config`` <- ``discover scanners
+store plan`` <- ``view`` <- ``emitters reader`` <- ``verify sync``.
+"""
+
+FORMAT = "mdim-refs/0.2"
