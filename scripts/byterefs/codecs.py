@@ -1,0 +1,281 @@
+"""HDF5 filter pipelines as codec JSON, decoding, and values that survive as text.
+
+A codec is ``{"compressor": config | None, "filters": [config, …] | None}``. Configs carry Zarr v2
+(numcodecs) ids in pipeline order: what an encoder applies first stands first and the compressor
+last; a decoder walks back. The last filter is the compressor if it is one. What numcodecs cannot
+decode has an id ``hdf5:<name or number>`` with HDF5's ``cd_values``: such rows are valid, and a
+form that serves numcodecs' readers refuses them by that prefix.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numcodecs
+import numpy as np
+from numpy.typing import NDArray
+
+from byterefs.errors import ByteRefsError
+from byterefs.model import Key
+
+Config = Mapping[str, Any]
+Filter = tuple[int, int, Sequence[int], bytes]
+"""one entry of an HDF5 pipeline as h5py gives it: (id, flags, cd_values, name)"""
+
+PLAIN: dict[str, Any] = {"compressor": None, "filters": None}
+"""the codec of bytes as they are"""
+
+FOREIGN = {
+    4: "szip",
+    5: "nbit",
+    6: "scaleoffset",
+    32000: "lzf",
+    32004: "lz4",  # framed unlike numcodecs' lz4: big-endian sizes, blocks
+    32008: "bitshuffle",
+    32013: "zfp",
+    32026: "blosc2",
+}
+COMPRESSORS = {"zlib", "zstd", "bz2", "blosc"} | {
+    f"hdf5:{name}" for name in FOREIGN.values() if name not in {"nbit", "scaleoffset"}
+}
+ENCODER_ONLY = {"level", "clevel", "cname", "shuffle", "blocksize", "name"}
+"""keys of a config that no decoder needs: zlib, zstd, bz2 and blosc streams describe themselves"""
+
+GDAL_WORDS = {
+    "shuffle": "SHUFFLE",
+    "fletcher32": "FLETCHER32",
+    "zstd": "ZSTD",
+    "bz2": "BZIP2",
+    "blosc": "BLOSC",
+    "hdf5:nbit": "NBIT",
+    "hdf5:scaleoffset": "SCALEOFFSET",
+}
+GDAL_COMPRESSIONS = {"zlib": "DEFLATE", "hdf5:szip": "SZIP"}
+BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+
+
+def hdf5_codec(filters: Iterable[Filter], dtype: str) -> dict[str, Any]:
+    """The codec JSON of a filter pipeline as the dataset creation property list orders it."""
+    configs = [_config(f, np.dtype(dtype).itemsize) for f in filters]
+    compressor = configs.pop() if configs and configs[-1]["id"] in COMPRESSORS else None
+    return {"compressor": compressor, "filters": configs or None}
+
+
+def _config(entry: Filter, itemsize: int) -> dict[str, Any]:
+    number, _, cd, name = entry
+    match number:
+        case 1:
+            return {"id": "zlib", "level": int(cd[0]) if cd else 6}
+        case 2:
+            return {"id": "shuffle", "elementsize": int(cd[0]) if cd else itemsize}
+        case 3:
+            return {"id": "fletcher32"}
+        case 307:
+            return {"id": "bz2", "level": int(cd[0]) if cd else 9}
+        case 32001:
+            return _blosc(cd)
+        case 32015:
+            return {"id": "zstd", "level": int(cd[0]) if cd else 3}
+    return {
+        "id": f"hdf5:{FOREIGN.get(number, number)}",
+        "cd_values": [int(v) for v in cd],
+        "name": name.decode("latin-1"),
+    }
+
+
+def _blosc(cd: Sequence[int]) -> dict[str, Any]:
+    """The Blosc filter's cd_values are revision, version, typesize, bytes, level, shuffle, compressor."""
+    level, shuffle, compressor = (*cd[4:7], *(5, 1, 0)[max(0, len(cd) - 4) :])
+    cname = BLOSC_NAMES[compressor] if compressor < len(BLOSC_NAMES) else str(compressor)
+    return {"id": "blosc", "cname": cname, "clevel": level, "shuffle": shuffle, "blocksize": 0}
+
+
+def pipeline(codec: Mapping[str, Any]) -> list[Config]:
+    """Filters and compressor of a codec as one list, in encoding order."""
+    last = codec.get("compressor")
+    return [*(codec.get("filters") or ()), *([last] if last else [])]
+
+
+def same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether the bytes of ``a`` and ``b`` decode alike; encoder settings such as a level are ignored."""
+    return decisive(a) == decisive(b)
+
+
+def decisive(codec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The part of a codec that decides how bytes decode, filter by filter; equality of codecs is its equality."""
+    return [_decisive(c) for c in pipeline(codec)]
+
+
+def _decisive(config: Config) -> dict[str, Any]:
+    # h5py's lzf stores its own version and the chunk's bytes there (h5py 3.16: 4, 261, 480)
+    ignored = ENCODER_ONLY | ({"cd_values"} if config["id"] == "hdf5:lzf" else set())
+    return {key: value for key, value in config.items() if key not in ignored}
+
+
+def numcodecs_refusal(codec: Mapping[str, Any]) -> str | None:
+    """Why Zarr readers with numcodecs cannot decode this codec, as part of a sentence; None if they can."""
+    sized = True  # the bytes that reach a filter are whole elements
+    for config in pipeline(codec):
+        if config["id"].startswith("hdf5:"):
+            return f"the HDF5 filter {config['id'].removeprefix('hdf5:')} has no numcodecs codec"
+        if config["id"] == "shuffle" and not sized:
+            return "it shuffles bytes that are no whole number of elements"
+        sized = sized and config["id"] == "shuffle"
+    return None
+
+
+def decode(codec: Mapping[str, Any], data: bytes, dtype: str, chunks: Key) -> NDArray[Any]:
+    """The full chunk of shape ``chunks`` and ``dtype`` that the stored bytes ``data`` hold.
+
+    The array is read-only. Raises ByteRefsError for a codec that numcodecs lacks, damaged bytes, a
+    wrong Fletcher-32 checksum and a decoded length that is not the chunk's.
+    """
+    for config in reversed(pipeline(codec)):
+        data = _undo(config, data)
+    wanted = math.prod(chunks) * np.dtype(dtype).itemsize
+    if len(data) != wanted:
+        raise ByteRefsError(
+            f"a chunk of {list(chunks)} {dtype} has {wanted} bytes, {len(data)} came out of "
+            f"{info(codec, dtype) or 'uncompressed bytes'}: the byte range or the codec is wrong"
+        )
+    return np.frombuffer(data, dtype).reshape(chunks)
+
+
+def _undo(config: Config, data: bytes) -> bytes:
+    if config["id"] == "shuffle":
+        return _unshuffle(data, config["elementsize"])
+    if config["id"].startswith("hdf5:"):
+        raise ByteRefsError(f"no decoder for codec {dict(config)}: only the HDF5 library has it")
+    try:
+        return bytes(numcodecs.get_codec(dict(config)).decode(data))
+    except (zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+        raise ByteRefsError(
+            f"{len(data)} bytes are no {config['id']} stream ({error}): the byte range is wrong or "
+            "the source has changed"
+        ) from error
+
+
+def _unshuffle(data: bytes, size: int) -> bytes:
+    # numcodecs refuses a tail of less than one element, which HDF5 leaves in place (peers.md, B9)
+    whole = len(data) // size * size
+    if not whole:
+        return data
+    planes = np.frombuffer(data, np.uint8, whole).reshape(size, -1)
+    return planes.T.tobytes() + data[whole:]
+
+
+def info(codec: Mapping[str, Any], dtype: str) -> str:
+    """The codec as GDAL's block-info words it: ``COMPRESSION=DEFLATE; FILTER=SHUFFLE; ENDIANNESS=LITTLE``.
+
+    As in GDAL only the last compression is named, the order of compression and filters is lost, and
+    one-byte types and text have no ENDIANNESS.
+    """
+    ids = [c["id"] for c in pipeline(codec)]
+    compressions = [GDAL_COMPRESSIONS[i] for i in ids if i in GDAL_COMPRESSIONS]
+    filters = [
+        GDAL_WORDS.get(c["id"]) or c.get("name") or c["id"]
+        for c in pipeline(codec)
+        if c["id"] not in GDAL_COMPRESSIONS
+    ]
+    words = [f"COMPRESSION={compressions[-1]}"] if compressions else []
+    words += [f"FILTER={','.join(filters)}"] if filters else []
+    kind = np.dtype(dtype)
+    if kind.kind in "iufc" and kind.itemsize > 1:
+        words.append(f"ENDIANNESS={'BIG' if kind.str[0] == '>' else 'LITTLE'}")
+    return "; ".join(words)
+
+
+def fill_text(value: np.generic | None) -> str | None:
+    """A fill value as text that :func:`fill_value` turns back into the same bits.
+
+    Integers exactly, floats with as many digits as they need, ``NaN``, ``Infinity``, ``-Infinity``;
+    a NaN with a payload or sign as its bits, ``0x7fc00001``; byte strings as latin-1.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, np.floating) and np.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    text = "NaN" if isinstance(value, np.floating) and np.isnan(value) else str(value)
+    if _parse(text, value.dtype).tobytes() == value.tobytes():
+        return text
+    big = np.asarray(value).astype(value.dtype.newbyteorder(">"))
+    return "0x" + big.tobytes().hex()
+
+
+def fill_value(text: str | None, dtype: str) -> np.generic | None:
+    """The fill value of :func:`fill_text` as a numpy scalar."""
+    return None if text is None else _parse(text, np.dtype(dtype))
+
+
+def _parse(text: str, dtype: np.dtype[Any]) -> np.generic:
+    if dtype.kind == "S":
+        return _scalar(text.encode("latin-1"), dtype)
+    if text.startswith("0x"):
+        return _scalar(np.frombuffer(bytes.fromhex(text[2:]), dtype.newbyteorder(">"))[0], dtype)
+    if dtype.kind in "iu":
+        return _scalar(int(text), dtype)
+    return _scalar(complex(text) if dtype.kind == "c" else dtype.type(text), dtype)
+
+
+def _scalar(value: Any, dtype: np.dtype[Any]) -> np.generic:
+    scalar: np.generic = np.array([value], dtype)[0]
+    return scalar
+
+
+def attr_json(value: Any) -> tuple[Any, str]:
+    """An attribute as a JSON value, and its numpy dtype (``<f4``; text ``str``, or ``latin-1`` if not UTF-8).
+
+    One-element arrays become scalars, as in netCDF; floats keep all digits, and what JSON has no
+    number for becomes :func:`fill_text`. Raises TypeError for what is neither number nor text.
+    """
+    array = np.asarray(value)
+    if array.dtype.kind in "OSU":
+        return _text_json(array)
+    if array.dtype.kind == "b":
+        array = array.astype("i1")
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"an attribute of {array.dtype} is neither number nor text")
+    items = [_number(x) for x in array.ravel()]
+    return (items[0] if array.size == 1 else _nested(items, array.shape)), array.dtype.str
+
+
+def _number(x: Any) -> Any:
+    return x.item() if np.isfinite(x) else fill_text(x)
+
+
+def _nested(items: list[Any], shape: Key) -> list[Any]:
+    for n in reversed(shape[1:]):
+        items = [items[i : i + n] for i in range(0, len(items), n)]
+    return items
+
+
+def _text_json(array: NDArray[Any]) -> tuple[Any, str]:
+    raw = [
+        x if isinstance(x, bytes) else str(x).encode("utf-8", "surrogateescape")
+        for x in array.ravel()
+    ]
+    try:
+        texts, kind = [x.decode() for x in raw], "str"
+    except UnicodeDecodeError:
+        texts, kind = [x.decode("latin-1") for x in raw], "latin-1"
+    return (texts[0] if array.size == 1 else _nested(texts, array.shape)), kind
+
+
+def attr_value(value: Any, dtype: str) -> Any:
+    """The attribute of :func:`attr_json` as text, list of texts, numpy scalar or numpy array."""
+    if dtype in {"str", "latin-1"}:
+        return value
+    if not isinstance(value, list):
+        return _unnumber(value, dtype)
+    shape = np.shape(np.array(value, object)) if value else (0,)
+    flat = np.array(value, object).ravel()
+    return np.array([_unnumber(x, dtype) for x in flat], dtype).reshape(shape)
+
+
+def _unnumber(x: Any, dtype: str) -> np.generic:
+    return _parse(x, np.dtype(dtype)) if isinstance(x, str) else _scalar(x, np.dtype(dtype))

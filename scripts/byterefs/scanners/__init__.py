@@ -1,0 +1,83 @@
+"""One file per source format; this folder is the registry.
+
+A scanner is a module with ``recognises(path)`` and ``scan(source, arrays=, concat=, split=)``. A
+module whose name starts with an underscore is a helper of its neighbours, not a scanner.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from byterefs.errors import ConfigError, ScanError
+from byterefs.model import Source, SourceScan
+
+SCAN_VERSION = 1
+"""raised when a scanner gives other records for the same bytes: every source is then scanned again"""
+
+NAMES: tuple[str, ...] = tuple(
+    sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+)
+"""the formats that can be scanned"""
+
+
+class Scanner(Protocol):
+    """What a module in this folder offers."""
+
+    def recognises(self, path: Path) -> bool:
+        """Whether the file's magic bytes are this format's; raises OSError if it cannot be read."""
+
+    def scan(
+        self, source: Source, *, arrays: Sequence[str], concat: str | None, split: bool
+    ) -> SourceScan:
+        """The arrays of one source; see :func:`byterefs.scanners.scan`."""
+
+
+def load(name: str) -> Scanner:
+    """The scanner of a format in NAMES; ConfigError for any other name."""
+    if name not in NAMES:
+        raise ConfigError(f"scan.format: {name!r} is none of {', '.join(('auto', *NAMES))}")
+    return cast(Scanner, import_module(f"{__name__}.{name}"))
+
+
+def detect(source: Source) -> str:
+    """The format of a source by its content; ScanError if it cannot be read or no scanner knows it."""
+    path = Path(source.source.removeprefix("file://"))
+    try:
+        for name in NAMES:
+            if load(name).recognises(path):
+                return name
+        size = path.stat().st_size
+    except OSError as error:
+        raise ScanError(f"{source.source}: cannot be read ({error})") from error
+    what = f"{size} bytes of no known format" if size else "an empty file"
+    raise ScanError(
+        f"{source.source}: {what} ({', '.join(NAMES)} are known); leave it out with source.pattern "
+        "or set scan: {on_error: skip}"
+    )
+
+
+def scan(
+    source: Source,
+    *,
+    format: str = "auto",
+    arrays: Sequence[str] = (),
+    concat: str | None = None,
+    split: bool = True,
+) -> SourceScan:
+    """Every wanted array of one source: metadata, where its chunks lie, and small values.
+
+    ``arrays`` are the wanted arrays by path (``sst``, ``g/sst``); none means all. A wanted array
+    that the source lacks is not in the result. With them come, by value, the arrays that describe
+    them: scalars, rank 1, and what their CF attributes name. ``concat`` is the dimension (or its
+    coordinate) along which sources follow one another; uncompressed arrays that start with it are
+    keyed by single steps of it if ``split``. The returned ``source`` has size and mtime as seen in the same open.
+
+    Raises ScanError, naming source, array, rule and way out, for a source that cannot be read, has
+    none of the wanted arrays, or has one that cannot be referenced without being wrong.
+    """
+    name = detect(source) if format == "auto" else format
+    return load(name).scan(source, arrays=tuple(arrays), concat=concat, split=split)

@@ -1,0 +1,140 @@
+"""Where HDF5 keeps the chunks of a dataset, in one pass over its index."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import h5py
+import numpy as np
+from h5py import h5d
+
+from byterefs.codecs import Filter
+from byterefs.grid import chunk_grid
+from byterefs.model import ABSENT, Ints, Key
+from byterefs.scanners._hdf5_tree import Node
+from byterefs.scanners._hdf5_types import Unsupported, values
+
+RAW_EDGES = 2  # H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS
+ERA = "give these sources an era of their own or leave the array out of scan.arrays"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """The chunk grid of one dataset."""
+
+    layout: str
+    chunks: Key
+    offset: Ints
+    size: Ints
+    data: Mapping[Key, bytes] = field(default_factory=dict)
+
+
+def filters(dsid: h5d.DatasetID) -> list[Filter]:
+    """The filter pipeline in the order in which it encodes, repeats kept."""
+    dcpl = dsid.get_create_plist()
+    return [dcpl.get_filter(i) for i in range(dcpl.get_nfilters())]
+
+
+def locate(node: Node, dtype: np.dtype[Any], *, steps: bool, end: int) -> Chunks:
+    """Every chunk of a dataset: offset and stored size in bytes on its chunk grid.
+
+    ``steps`` keys bytes in C order by single steps of the first axis; ``end`` is the file's size.
+    Raises Unsupported for storage outside the file, chunks that skip a filter, and a range past ``end``.
+    """
+    dcpl = node.id.get_create_plist()
+    layout = dcpl.get_layout()
+    if layout == h5d.VIRTUAL:
+        raise Unsupported(
+            "it is an HDF5 virtual dataset, whose bytes lie in other files; scan those files"
+        )
+    if dcpl.get_external_count():
+        name = dcpl.get_external(0)[0]
+        raise Unsupported(
+            f"its bytes lie in another file ({name!r}, HDF5 external storage), so no range of this one holds them"
+        )
+    if layout == h5d.CHUNKED:
+        found = _chunked(node)
+    else:
+        found = _plain(node, dtype, steps, compact=layout == h5d.COMPACT)
+    past = found.offset + found.size > end
+    if past.any():
+        key = tuple(int(k[0]) for k in np.nonzero(past))
+        raise Unsupported(
+            f"chunk {list(key)} ends at byte {int((found.offset + found.size)[key])} of a file of "
+            f"{end}: the file is truncated; fetch it again"
+        )
+    return found
+
+
+def _plain(node: Node, dtype: np.dtype[Any], steps: bool, compact: bool) -> Chunks:
+    """Contiguous and compact data: bytes in C order, one chunk or one per step of the first axis."""
+    shape = tuple(max(1, n) for n in node.shape)
+    chunks = (1, *shape[1:]) if steps and shape else shape
+    grid = chunk_grid(node.shape, chunks)
+    nbytes = int(np.prod(chunks, dtype=np.int64)) * dtype.itemsize
+    start = None if compact else node.id.get_offset()
+    layout = "compact" if compact else "contiguous"
+    nothing = np.full(grid, ABSENT, np.int64)
+    if compact:
+        raw = values(node.id, dtype, node.shape).tobytes()
+        pieces = {k: raw[i * nbytes : (i + 1) * nbytes] for i, k in enumerate(np.ndindex(grid))}
+        return Chunks(layout, chunks, nothing, nothing.copy(), pieces)
+    if start is None:
+        return Chunks(layout, chunks, nothing, nothing.copy())
+    offset = start + nbytes * np.arange(nothing.size, dtype=np.int64).reshape(grid)
+    return Chunks(layout, chunks, offset, np.full(grid, nbytes, np.int64))
+
+
+def _chunked(node: Node) -> Chunks:
+    chunks = tuple(int(c) for c in node.id.get_create_plist().get_chunk())
+    grid = chunk_grid(node.shape, chunks)
+    pipeline = filters(node.id)
+    if pipeline and any(n % c for n, c in zip(node.shape, chunks, strict=True)):
+        _refuse_raw_edges(node, chunks)
+    offset = np.full(grid, ABSENT, np.int64)
+    size = offset.copy()
+    rows: list[Any] = []
+    node.id.chunk_iter(rows.append)
+    if rows:
+        keys = np.array([r.chunk_offset for r in rows], np.int64) // np.array(chunks)
+        inside = (keys < np.array(grid)).all(axis=1)  # a shrunk dataset may keep chunks outside
+        _refuse_masks(rows, keys, pipeline)
+        at = tuple(keys[inside].T)
+        offset[at] = np.array([r.byte_offset for r in rows], np.int64)[inside]
+        size[at] = np.array([r.size for r in rows], np.int64)[inside]
+    return Chunks("chunked", chunks, offset, size)
+
+
+def _refuse_masks(rows: list[Any], keys: Ints, pipeline: list[Filter]) -> None:
+    for row, key in zip(rows, keys, strict=True):
+        if row.filter_mask:
+            skipped = [
+                f[3].decode("latin-1") or str(f[0])
+                for i, f in enumerate(pipeline)
+                if row.filter_mask >> i & 1
+            ]
+            raise Unsupported(
+                f"chunk {key.tolist()} was stored without the filter {' and '.join(skipped)} "
+                f"(filter mask {row.filter_mask}), so its codec is not the array's; {ERA}"
+            )
+
+
+def _refuse_raw_edges(node: Node, chunks: Key) -> None:
+    if _chunk_options(node.id.get_create_plist().id) & RAW_EDGES:
+        raise Unsupported(
+            f"its shape {list(node.shape)} is no multiple of its chunks {list(chunks)} and its edge chunks "
+            f"are stored unfiltered (H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS), so they have another codec; {ERA}"
+        )
+
+
+def _chunk_options(dcpl: int) -> int:
+    """H5Pget_chunk_opts, which h5py 3.16 does not wrap: called in the library that h5py has loaded."""
+    get = ctypes.CDLL(h5py.h5p.__file__).H5Pget_chunk_opts
+    get.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_uint)]
+    options = ctypes.c_uint()
+    if get(dcpl, ctypes.byref(options)) < 0:
+        raise RuntimeError("H5Pget_chunk_opts failed")
+    return options.value

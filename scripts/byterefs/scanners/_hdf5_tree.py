@@ -1,0 +1,195 @@
+"""The arrays of an HDF5 file by name, with netCDF-4's dimensions resolved."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from h5py import File, h5, h5d, h5ds, h5g, h5l, h5o, h5s
+
+from byterefs.model import Key
+from byterefs.scanners._hdf5_types import attribute, text
+
+NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+NOT_COORDINATE = "_nc4_non_coord_"
+"""netCDF-4's prefix of a variable that has the name of a dimension but is not its coordinate"""
+
+
+@dataclass(slots=True)
+class Node:
+    """One dataset under one name."""
+
+    name: str
+    """path without leading slash, as netCDF calls it"""
+    id: h5d.DatasetID
+    shape: Key
+    unlimited: tuple[bool, ...]
+    scale: bool
+    variable: bool = True
+    """False for a dimension without a variable"""
+    axes: list[Hashable] = field(default_factory=list)
+    """identity of each axis: the address of its scale, or a phony dimension"""
+    dims: tuple[str, ...] = ()
+
+    @property
+    def group(self) -> str:
+        """The path of the group, ``""`` for the root."""
+        return self.name.rpartition("/")[0]
+
+    @property
+    def address(self) -> int:
+        """Where the object header lies: the identity of a dataset that has several names."""
+        return int(h5o.get_info(self.id).addr)
+
+
+@dataclass(slots=True)
+class Tree:
+    """Every array of a file, and the names that lead out of it."""
+
+    nodes: dict[str, Node]
+    elsewhere: dict[str, str]
+    """external links: name -> the file that they lead to"""
+
+
+def tree(file: File) -> Tree:
+    """All datasets of a file in netCDF's order, dimensions resolved and extents as netCDF gives them.
+
+    Soft links are followed, one that leads nowhere is no array; a dataset without dataspace is none.
+    """
+    found = Tree({}, {})
+    order = list(_walk(file.id, "", (), found))
+    found.nodes = {n.name: n for n in order}
+    _resolve(order)
+    _extend(order)
+    return found
+
+
+def _walk(group: h5g.GroupID, path: str, above: tuple[int, ...], out: Tree) -> Iterator[Node]:
+    """Child groups first, then datasets: the order in which netCDF-C names phony dimensions."""
+    above = (*above, int(h5o.get_info(group).addr))
+    datasets = []
+    for raw in _names(group):
+        name = f"{path}{text(raw)}"
+        link = group.links.get_info(raw).type
+        if link == h5l.TYPE_EXTERNAL:
+            out.elsewhere[name] = text(group.links.get_val(raw)[0])
+            continue
+        try:
+            item = h5o.open(group, raw)
+        except KeyError:
+            if link == h5l.TYPE_SOFT:
+                continue
+            raise
+        if isinstance(item, h5g.GroupID):
+            if int(h5o.get_info(item).addr) not in above:
+                yield from _walk(item, f"{name}/", above, out)
+        elif isinstance(item, h5d.DatasetID) and item.shape is not None:
+            datasets.append(_node(path, text(raw), item))
+    yield from datasets
+
+
+def _names(group: h5g.GroupID) -> list[bytes]:
+    names: list[bytes] = []
+    tracked = group.get_create_plist().get_link_creation_order() & 1
+    group.links.iterate(names.append, idx_type=h5.INDEX_CRT_ORDER if tracked else h5.INDEX_NAME)
+    return names
+
+
+def _node(path: str, name: str, dsid: h5d.DatasetID) -> Node:
+    space = dsid.get_space()
+    limits = space.get_simple_extent_dims(True) if dsid.shape else ()
+    scale = bool(h5ds.is_scale(dsid))
+    label = attribute(dsid, b"NAME") if scale else None
+    return Node(
+        name=path + name.removeprefix(NOT_COORDINATE),
+        id=dsid,
+        shape=tuple(int(n) for n in dsid.shape),
+        unlimited=tuple(n == h5s.UNLIMITED or n is None for n in limits),
+        scale=scale,
+        variable=label is None or not _label(label).startswith(NO_VARIABLE),
+    )
+
+
+def _label(value: object) -> bytes:
+    raw = getattr(value, "item", lambda: value)()
+    return raw if isinstance(raw, bytes) else str(raw).encode()
+
+
+def _resolve(order: list[Node]) -> None:
+    """Give every axis its identity, then every identity its name."""
+    scales: dict[int, Node] = {}
+    for node in order:
+        if node.scale:
+            scales.setdefault(node.address, node)
+    numbers = {_dimid(node): address for address, node in scales.items()}
+    phony: dict[Hashable, int] = {}
+    for node in order:
+        node.axes = _axes(node, scales, numbers)
+        for axis, known in enumerate(node.axes):
+            if known is None:
+                node.axes[axis] = _phony(node, axis, phony, len(scales))
+    names: dict[Hashable, str] = dict(_names_of(scales).items())
+    names.update({key: f"phony_dim_{n}" for key, n in phony.items()})
+    for node in order:
+        node.dims = tuple(names[axis] for axis in node.axes)
+
+
+def _dimid(node: Node) -> int | None:
+    found = attribute(node.id, b"_Netcdf4Dimid")
+    return None if found is None else int(found.item())
+
+
+def _axes(node: Node, scales: dict[int, Node], numbers: dict[int | None, int]) -> list[Hashable]:
+    """The scale of each axis by address; None where there is none."""
+    rank = len(node.shape)
+    if node.scale and rank == 1:
+        return [node.address]
+    ids = attribute(node.id, b"_Netcdf4Coordinates")
+    if ids is not None and len(ids) == rank and all(int(i) in numbers for i in ids):
+        return [numbers[int(i)] for i in ids]
+    if node.scale:
+        return [node.address, *[None] * (rank - 1)]
+    return [_attached(node, axis, scales) for axis in range(rank)]
+
+
+def _attached(node: Node, axis: int, scales: dict[int, Node]) -> int | None:
+    if not h5ds.get_num_scales(node.id, axis):
+        return None
+    found: list[int] = []
+    h5ds.iterate(node.id, axis, lambda scale: found.append(int(h5o.get_info(scale).addr)))
+    return found[0] if found[0] in scales else None
+
+
+def _phony(node: Node, axis: int, phony: dict[Hashable, int], first: int) -> Hashable:
+    """The phony dimension of an axis without scale: one per group, length and kind, never twice in an array."""
+    for repeat in range(axis + 1):
+        key = (node.group, node.shape[axis], node.unlimited[axis], repeat)
+        if key not in node.axes[:axis]:
+            break
+    phony.setdefault(key, first + len(phony))
+    return key
+
+
+def _names_of(scales: dict[int, Node]) -> dict[int, str]:
+    """The last part of a scale's path; the whole path where another scale nearer the root has that name."""
+    shorts: dict[str, list[int]] = defaultdict(list)
+    for address, node in scales.items():
+        shorts[node.name.rpartition("/")[2]].append(address)
+    return {
+        a: node.name if len(shorts[short := node.name.rpartition("/")[2]]) > 1 else short
+        for a, node in scales.items()
+    }
+
+
+def _extend(order: list[Node]) -> None:
+    """Arrays on one unlimited dimension are as long as the longest of them, as netCDF reads them."""
+    longest: dict[Hashable, int] = {}
+    for node in order:
+        for axis, size in zip(node.axes, node.shape, strict=True):
+            longest[axis] = max(size, longest.get(axis, 0))
+    for node in order:
+        node.shape = tuple(
+            longest[axis] if unlimited else size
+            for axis, size, unlimited in zip(node.axes, node.shape, node.unlimited, strict=True)
+        )

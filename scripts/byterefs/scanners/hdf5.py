@@ -1,0 +1,213 @@
+"""HDF5 and netCDF-4: the chunk index of every wanted array, and the small arrays by value."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from byterefs import codecs
+from byterefs.errors import ScanError
+from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
+from byterefs.scanners._hdf5_chunks import Chunks, filters, locate
+from byterefs.scanners._hdf5_roles import Attributes, Roles
+from byterefs.scanners._hdf5_tree import Node, Tree, tree
+from byterefs.scanners._hdf5_types import (
+    Unsupported,
+    attributes,
+    fill,
+    is_text,
+    stored_dtype,
+    text_values,
+    values,
+)
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+KEPT = 4 << 20
+"""bytes: coordinates up to this size come by value"""
+DIGESTED = 16 << 20
+"""bytes: static arrays up to this size get a digest"""
+VERSIONS = f"h5py {h5py.version.version}, HDF5 {h5py.version.hdf5_version}"
+
+
+def recognises(path: Path) -> bool:
+    """Whether HDF5's signature is at byte 0, or behind a user block of 512, 1024, 2048, … bytes."""
+    with path.open("rb") as f:
+        end = f.seek(0, os.SEEK_END)
+        at = 0
+        while at + len(SIGNATURE) <= end:
+            f.seek(at)
+            if f.read(len(SIGNATURE)) == SIGNATURE:
+                return True
+            at = 2 * at or 512
+    return False
+
+
+def scan(
+    source: Source, *, arrays: Sequence[str] = (), concat: str | None = None, split: bool = True
+) -> SourceScan:
+    """The wanted arrays of one HDF5 file; see :func:`byterefs.scanners.scan`."""
+    with _opened(source.source) as file:
+        before = _stat(file)
+        size, mtime_ns = before
+        found = tree(file)
+        nodes = {name: node for name, node in found.nodes.items() if node.variable}
+        wanted = _wanted(source.source, found, nodes, arrays)
+        roles = Roles(nodes, wanted)
+        look = _Look(source.source, size, _dimension(concat, nodes), split, bool(arrays))
+        scanned = {
+            name: item
+            for name, attrs in sorted(roles.attributes.items())
+            if (item := look.at(nodes[name], attrs, name in wanted, name in roles.coordinates))
+        }
+        root, root_dtypes = attributes(file.id)
+        if _stat(file) != before:
+            raise ScanError(f"{source.source}: it changed while it was scanned; run again")
+    return SourceScan(source._replace(size=size, mtime_ns=mtime_ns), scanned, root, root_dtypes)
+
+
+@contextmanager
+def _opened(source: str) -> Iterator[h5py.File]:
+    """The file read-only and without locks; what HDF5 says against it becomes a ScanError."""
+    try:
+        with h5py.File(source.removeprefix("file://"), "r", locking=False) as file:
+            yield file
+    except (OSError, RuntimeError) as error:
+        raise ScanError(
+            f"{source}: HDF5 cannot read it ({error}; {VERSIONS}); fetch it again, leave it out with "
+            "source.pattern or set scan: {on_error: skip}"
+        ) from error
+
+
+def _stat(file: h5py.File) -> tuple[int, int]:
+    """Size in bytes and mtime in nanoseconds of the open file itself, not of what its name leads to now."""
+    stat = os.fstat(file.id.get_vfd_handle())
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _wanted(
+    source: str, found: Tree, nodes: Mapping[str, Node], arrays: Sequence[str]
+) -> frozenset[str]:
+    """The wanted arrays that the file has; ScanError if there are none or if one lies in another file."""
+    asked = [name.strip("/") for name in arrays]
+    for name, file in sorted(found.elsewhere.items()):
+        if not asked or any(a == name or a.startswith(f"{name}/") for a in asked):
+            raise ScanError(
+                f"{source}: {name} is an external link into {file}, so no byte of this file holds it; "
+                "scan that file, or list the wanted arrays without it in scan.arrays"
+            )
+    wanted = frozenset(nodes) if not asked else frozenset(asked) & frozenset(nodes)
+    if not wanted:
+        what = f"none of the wanted arrays {', '.join(asked)}" if asked else "no arrays"
+        there = f"; it has {', '.join(sorted(nodes)[:20])}" if nodes else ""
+        raise ScanError(f"{source}: it has {what}{there}; correct scan.arrays or source.pattern")
+    return wanted
+
+
+def _dimension(concat: str | None, nodes: Mapping[str, Node]) -> str | None:
+    """The concat dimension; ``concat`` may also name its coordinate (``time`` on ``tdim``)."""
+    node = nodes.get(concat) if concat else None
+    if node is None or len(node.dims) != 1 or any(concat in n.dims for n in nodes.values()):
+        return concat
+    return node.dims[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What every array of one file is looked at with."""
+
+    source: str
+    end: int
+    concat: str | None
+    split: bool
+    listed: bool
+    """whether the config lists the wanted arrays"""
+
+    def at(
+        self, node: Node, attrs: Attributes, wanted: bool, coordinate: bool
+    ) -> SourceArray | None:
+        """The record of one array; None for one that is not wanted and cannot be recorded."""
+        try:
+            if is_text(node.id.get_type()):
+                return self._text(node, attrs)
+            return self._array(node, attrs, coordinate, strict=wanted and self.listed)
+        except Unsupported as why:
+            if not wanted:
+                return None
+            out = "leave it out of" if self.listed else "list the wanted arrays without it in"
+            raise ScanError(f"{self.source}: {node.name}: {why}; {out} scan.arrays") from why
+        except (OSError, RuntimeError) as error:
+            raise ScanError(
+                f"{self.source}: {node.name}: HDF5 cannot read it ({error}; {VERSIONS}); fetch the "
+                "file again, or list the wanted arrays without it in scan.arrays"
+            ) from error
+
+    def _text(self, node: Node, attrs: Attributes) -> SourceArray:
+        """Variable-length strings lie in heaps: by value only."""
+        if math.prod(node.shape) * 16 > KEPT:
+            raise Unsupported(
+                f"{math.prod(node.shape)} variable-length strings are too many to keep by value"
+            )
+        kept = text_values(node.id, node.shape)
+        meta = _meta(node, kept.dtype, attrs, None)
+        return SourceArray(meta, values=kept.tobytes(), digest=_digest(kept))
+
+    def _array(self, node: Node, attrs: Attributes, coordinate: bool, strict: bool) -> SourceArray:
+        dtype = stored_dtype(node.id.get_type())
+        nbytes = math.prod(node.shape) * dtype.itemsize
+        static = self.concat is not None and self.concat not in node.dims
+        keep = coordinate and nbytes <= KEPT
+        found = self._chunks(node, dtype, optional=keep and not strict) if node.shape else None
+        kept = None
+        if keep or ((static or coordinate) and nbytes <= DIGESTED):
+            kept = values(node.id, dtype, node.shape)
+        return SourceArray(
+            meta=_meta(node, dtype, attrs, found),
+            offset=found.offset if found else None,
+            size=found.size if found else None,
+            data=found.data if found else {},
+            values=kept.tobytes() if kept is not None and keep else None,
+            digest=None if kept is None else _digest(kept),
+        )
+
+    def _chunks(self, node: Node, dtype: np.dtype[Any], optional: bool) -> Chunks | None:
+        """Where the chunks lie; None if that cannot be said and the values are kept anyway."""
+        steps = self.split and bool(node.dims) and node.dims[0] == self.concat
+        try:
+            return locate(node, dtype, steps=steps, end=self.end)
+        except Unsupported:
+            if optional:
+                return None
+            raise
+
+
+def _meta(node: Node, dtype: np.dtype[Any], attrs: Attributes, found: Chunks | None) -> ArrayMeta:
+    pipeline = filters(node.id) if found and found.layout == "chunked" else []
+    codec = codecs.hdf5_codec(pipeline, dtype.str)
+    storage_fill = None if dtype.kind == "S" and found is None else fill(node.id, dtype)
+    return ArrayMeta(
+        array=node.name,
+        dims=node.dims,
+        shape=node.shape,
+        chunks=found.chunks if found else tuple(max(1, n) for n in node.shape),
+        dtype=dtype.str,
+        fill=codecs.fill_text(storage_fill),
+        codec=codec,
+        info=codecs.info(codec, dtype.str),
+        attrs=attrs[0],
+        attr_dtypes=attrs[1],
+        layout=found.layout if found else "values",
+    )
+
+
+def _digest(kept: NDArray[Any]) -> str:
+    return hashlib.sha256(kept.tobytes()).hexdigest()
