@@ -1,0 +1,251 @@
+"""Dataset configs: YAML in, a checked mapping with every default filled out, or one sentence why not.
+
+The Snakefile imports this module on every start, so it imports nothing heavy. The schemas in
+``config/schema`` say what a key means; what JSON Schema cannot say is checked here.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import os
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from byterefs.errors import ConfigError
+
+SCHEMAS = Path(__file__).parents[2] / "config" / "schema"
+STAGES = ("discover", "scan", "store", "plan", "view", "emit", "verify", "sync")
+RESERVED = {"all", "access", "register"} | set(STAGES)
+"""Names that a dataset cannot have: stages, and words with a meaning of their own."""
+
+
+def load_datasets(config: Mapping[str, Any], where: str = "config/config.yaml") -> dict[str, Any]:
+    """Every dataset that ``config`` (the content of config.yaml) names, checked, by name."""
+    settings = check(config, "config", where)
+    folder = settings["dataset_folder"]
+    paths = [
+        Path(name if name.endswith(".yaml") else os.path.join(folder, f"{name}.yaml"))
+        for name in settings["datasets"]
+    ]
+    datasets: dict[str, Any] = {}
+    for path in paths:
+        dataset = load(path)
+        if dataset["dataset"] in datasets:
+            raise ConfigError(
+                f"{where}: datasets: two datasets have the name {dataset['dataset']!r} (the second is "
+                f"{path}); give one of them another name, or list it once"
+            )
+        datasets[dataset["dataset"]] = dataset
+    return datasets
+
+
+def load(path: Path) -> dict[str, Any]:
+    """One dataset config with every default filled and its paths made absolute."""
+    dataset = check(read(path), "dataset", str(path))
+    _check_names(dataset, path)
+    _check_select(dataset, path)
+    _check_targets(dataset, path)
+    return _absolute(dataset)
+
+
+def read(path: Path) -> Any:
+    """What a YAML file holds; a key that stands twice in one mapping is refused."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = difflib.get_close_matches(path.name, _siblings(path), n=1)
+        hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
+        raise ConfigError(f"{path}: there is no such dataset file{hint}") from None
+    try:
+        return yaml.load(text, Loader=_Unique)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: this is not YAML: {' '.join(str(error).split())}") from None
+
+
+def check(value: Any, schema: str, where: str) -> dict[str, Any]:
+    """``value`` with the defaults of ``config/schema/<schema>.yaml``; ConfigError if it does not fit."""
+    rules = load_schema(schema)
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}: a mapping of keys is expected here, not {value!r}")
+    filled: dict[str, Any] = fill(copy.deepcopy(dict(value)), rules)
+    errors = sorted(Draft202012Validator(rules).iter_errors(filled), key=_rank)
+    if errors:
+        raise ConfigError(f"{where}: {sentence(errors[0], rules)}")
+    return filled
+
+
+@cache
+def load_schema(name: str) -> dict[str, Any]:
+    """The JSON Schema ``config/schema/<name>.yaml``."""
+    schema: dict[str, Any] = yaml.safe_load((SCHEMAS / f"{name}.yaml").read_text(encoding="utf-8"))
+    return schema
+
+
+def fill(value: Any, schema: Mapping[str, Any]) -> Any:
+    """``value`` with the defaults of ``schema`` where a key is absent; changes ``value`` in place."""
+    if isinstance(value, dict):
+        for key, rule in schema.get("properties", {}).items():
+            if key not in value and "default" in rule:
+                value[key] = copy.deepcopy(rule["default"])
+            if key in value:
+                # `vrt:` with nothing behind it is how YAML writes an empty mapping
+                if value[key] is None and rule.get("type") == "object":
+                    value[key] = {}
+                fill(value[key], rule)
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for item in value:
+            fill(item, schema["items"])
+    return value
+
+
+def sentence(error: ValidationError, schema: Mapping[str, Any]) -> str:
+    """What is wrong, with the place, the value and what would be right."""
+    place = ".".join(str(p) for p in error.absolute_path)
+    at = f"{place}: " if place else ""
+    match error.validator:
+        case "additionalProperties":
+            return at + _unknown(error, schema)
+        case "required":
+            missing = next(k for k in error.validator_value if k not in error.instance)
+            return f"{at}the key `{missing}` is missing"
+        case "enum":
+            choices = ", ".join(map(str, error.validator_value))
+            return f"{at}{error.instance!r} is none of: {choices}"
+        case "type":
+            wanted = error.validator_value
+            wanted = wanted if isinstance(wanted, str) else " or ".join(wanted)
+            return f"{at}{error.instance!r} is no {wanted}"
+        case "pattern":
+            return f"{at}{error.instance!r} does not match {error.validator_value}"
+        case "anyOf":
+            return f"{at}{error.instance!r} does not fit: {error.schema['description']}"
+        case _:
+            return f"{at}{error.message}"
+
+
+def _unknown(error: ValidationError, schema: Mapping[str, Any]) -> str:
+    known = list(error.schema.get("properties", {}))
+    key = next(k for k in error.instance if k not in known)
+    near = difflib.get_close_matches(str(key), known, n=1)
+    if near:
+        return f"unknown key `{key}`; did you mean `{near[0]}`?"
+    elsewhere = [p for p in keys(schema) if p.rsplit(".", 1)[-1] == key]
+    if elsewhere:
+        return f"unknown key `{key}`; it belongs at `{elsewhere[0]}`"
+    return f"unknown key `{key}`; known here: {', '.join(known)}"
+
+
+def keys(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Dotted path of every key that a schema knows, in its own order."""
+    for key, rule in schema.get("properties", {}).items():
+        yield prefix + key
+        yield from keys(rule, f"{prefix}{key}.")
+        yield from keys(rule.get("items", {}), f"{prefix}{key}[].")
+
+
+def _rank(error: ValidationError) -> tuple[int, list[str]]:
+    """Unknown keys first, missing ones last: a misspelt key or provider also makes one missing."""
+    rank = {"additionalProperties": 0, "required": 2}.get(str(error.validator), 1)
+    return rank, [str(p) for p in error.absolute_path]
+
+
+def _check_names(dataset: Mapping[str, Any], path: Path) -> None:
+    name = dataset["dataset"]
+    if name != path.stem:
+        raise ConfigError(
+            f"{path}: dataset: the name {name!r} and the file's name differ; rename one of them"
+        )
+    if name in RESERVED:
+        raise ConfigError(f"{path}: dataset: {name!r} is a reserved name; give it another one")
+
+
+def _check_select(dataset: Mapping[str, Any], path: Path) -> None:
+    pattern = dataset["source"]["pattern"]
+    try:
+        groups = re.compile(pattern).groupindex
+    except re.error as error:
+        raise ConfigError(
+            f"{path}: source.pattern: {pattern!r} is no regular expression: {error}"
+        ) from None
+    select = dataset["select"]
+    for key, used in (("slot", select["slot"]), ("prefer", list(select["prefer"]))):
+        for group in used:
+            if group not in groups:
+                known = ", ".join(groups) or "none"
+                raise ConfigError(
+                    f"{path}: select.{key}: {group!r} is no named group of source.pattern "
+                    f"(it has: {known}); write (?P<{group}>…) in the pattern"
+                )
+
+
+def _check_targets(dataset: Mapping[str, Any], path: Path) -> None:
+    targets = ["access", *dataset["remap"]]
+    used = [(f"sync.{i}.target", s["target"]) for i, s in enumerate(dataset["sync"])]
+    sqlite = dataset["emit"].get("sqlite", {}).get("sources")
+    used += [("emit.sqlite.sources", sqlite)] if sqlite else []
+    for key, target in used:
+        if target not in targets:
+            raise ConfigError(
+                f"{path}: {key}: there is no target {target!r}; `remap` makes these: "
+                f"{', '.join(targets)}"
+            )
+    _check_sync(dataset["sync"], path)
+
+
+def _check_sync(syncs: Sequence[Mapping[str, Any]], path: Path) -> None:
+    names = [s["name"] for s in syncs]
+    for i, entry in enumerate(syncs):
+        if entry["name"] in names[:i]:
+            raise ConfigError(f"{path}: sync: two publications have the name {entry['name']!r}")
+        if entry.get("mirror_of", entry["name"]) not in names[: i + 1]:
+            raise ConfigError(
+                f"{path}: sync.{i}.mirror_of: no publication {entry['mirror_of']!r} stands before it"
+            )
+
+
+def _absolute(dataset: dict[str, Any]) -> dict[str, Any]:
+    """``dataset`` with every path that is relative to the working directory made absolute."""
+    for section, key in (("source", "path"), ("plan", "vrt")):
+        if key in dataset[section]:
+            dataset[section][key] = absolute(dataset[section][key])
+    dataset["remap"] = {
+        target: {absolute(prefix): replacement for prefix, replacement in rules.items()}
+        for target, rules in dataset["remap"].items()
+    }
+    for entry in dataset["sync"]:
+        entry["to"] = absolute(entry["to"])
+    return dataset
+
+
+def absolute(path: str) -> str:
+    """A relative path from the working directory; URLs and absolute paths as they are."""
+    if "://" in path or path.startswith("/"):
+        return path
+    # normpath drops the slash that makes a prefix end on a path boundary
+    return os.path.abspath(path) + ("/" if path.endswith("/") else "")
+
+
+def _siblings(path: Path) -> list[str]:
+    return [p.name for p in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
+
+
+class _Unique(yaml.SafeLoader):
+    """YAML's safe types; PyYAML itself keeps the last of two equal keys and says nothing."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        mapping = super().construct_mapping(node, deep=deep)
+        if len(mapping) != len(node.value):
+            texts = [str(key.value) for key, _ in node.value]
+            twice = next((t for t in texts if texts.count(t) > 1), texts[0])
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {twice!r} stands twice in one mapping", node.start_mark
+            )
+        return mapping

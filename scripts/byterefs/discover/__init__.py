@@ -1,0 +1,203 @@
+"""Discover: what the archive holds now, and which of it the store does not know yet.
+
+Two steps. :func:`refresh` lists the sources when the Snakefile is parsed and rewrites
+``listing.json`` only if something changed, so that an unchanged archive asks for no job.
+:func:`discover` compares a listing with the store and names the pending sources in batches.
+
+A provider is one module here with ``list(source) -> Iterator[Source]``, where ``source`` is that
+section of a dataset config: it yields the sources whose names match the pattern, and raises
+DiscoverError rather than yield a listing that is not whole.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from byterefs import files, store
+from byterefs.discover import select
+from byterefs.errors import DiscoverError
+from byterefs.model import Source
+from byterefs.scanners import SCAN_VERSION
+
+log = logging.getLogger(__name__)
+
+NAMES = ("local", "listing")
+"""Providers that are built; the schema of a dataset config knows some more."""
+
+Known = Mapping[str, tuple[int | None, int | None, str | None, str]]
+"""Source to (size, mtime_ns, etag, scan version), as the store holds them."""
+
+
+class Provider(Protocol):
+    """What a provider module has."""
+
+    def list(self, source: Mapping[str, Any]) -> Iterator[Source]:
+        """Every source of the archive that matches the pattern, whole or not at all."""
+        ...
+
+
+def load(provider: str) -> Provider:
+    """The module of a provider; DiscoverError if it is not built."""
+    if provider not in NAMES:
+        raise DiscoverError(
+            f"source.provider: `{provider}` is not built yet; there are: {', '.join(NAMES)} (a "
+            "listing of the archive in a CSV file works with any of them)"
+        )
+    return cast(Provider, importlib.import_module(f"byterefs.discover.{provider}"))
+
+
+def scan_version(config: Mapping[str, Any]) -> str:
+    """Digest of what decides the rows of a scan; another one voids all rows of the dataset."""
+    scan = {key: config["scan"][key] for key in ("format", "arrays", "split")}
+    return files.digest({"version": SCAN_VERSION, **scan, "concat": config["plan"]["concat"]})
+
+
+def listed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The archive as it is now; a listing that is refused holds the sentence that says why."""
+    try:
+        source = config["source"]
+        rows = {s.source: list(s[1:]) for s in load(source["provider"]).list(source)}
+    except DiscoverError as error:
+        return {"refused": str(error)}
+    return {"version": scan_version(config), "sources": rows}
+
+
+def refresh(config: Mapping[str, Any], results: Path, *, allow_removal: bool = False) -> bool:
+    """List the archive into ``results/discover/listing.json``, only if it changed; True if it did.
+
+    ``results`` is the folder of the dataset. A refusal is written too: the job `discover` reports
+    it, so that `--lint` and `--unlock` work while an archive is not mounted. A permission to lose
+    sources is part of the listing that it was given for, and asks for no job by itself later on.
+    """
+    path = results / "discover" / "listing.json"
+    forget_lost_store(results)
+    old = json.loads(path.read_text()) if path.exists() else {}
+    permitted = old.pop("allow_removal", False)
+    new = listed(config)
+    if new == old and (permitted or not allow_removal):
+        return False
+    with files.replacing(path) as part:
+        part.write_text(files.canonical({**new, "allow_removal": allow_removal}) + "\n")
+    return True
+
+
+def forget_lost_store(results: Path) -> None:
+    """Remove the receipts of `discover` and `store` where they tell of a store that is gone.
+
+    Their pending sources are what was new to that store: another one needs all of them.
+    """
+    if (results / "store" / "store.sqlite").exists():
+        return
+    receipt = results / "discover" / "receipt.json"
+    stored = results / "store" / "receipt.json"
+    if stored.exists() or (receipt.exists() and json.loads(receipt.read_text())["counts"]["known"]):
+        receipt.unlink(missing_ok=True)
+        stored.unlink(missing_ok=True)
+
+
+def discover(
+    listing: Path,
+    receipt: Path,
+    store_path: Path,
+    config: Mapping[str, Any],
+    *,
+    allow_removal: bool,
+) -> dict[str, Any]:
+    """Write the receipt of `discover`: pending sources in batches, and removed ones; its counts.
+
+    ``listing`` is the ``listing.json``, ``store_path`` the working store. Scans of batches that are
+    pending no more are removed.
+    """
+    now = json.loads(listing.read_text())
+    if "refused" in now:
+        raise DiscoverError(now["refused"])
+    known = store.known(store_path)
+    batches, removed = pending(now, known, config, now["allow_removal"] or allow_removal)
+    counts = {
+        "sources": len(now["sources"]),
+        "known": len(known),
+        "pending": sum(map(len, batches.values())),
+        "batches": len(batches),
+        "removed": len(removed),
+    }
+    work = {"version": now["version"], "batches": batches, "removed": removed}
+    files.write_json(
+        receipt, {"stage": "discover", "digest": files.digest(work), "counts": counts, **work}
+    )
+    _drop_orphans(receipt.parents[1] / "scan", batches)
+    return counts
+
+
+def pending(
+    now: Mapping[str, Any], known: Known, config: Mapping[str, Any], allow_removal: bool = False
+) -> tuple[dict[str, list[str]], list[str]]:
+    """(batches of new or changed sources by their id, sources that are gone), all sorted.
+
+    Refuses a listing that lost more than 1 % of the known sources and more than one: a half-mounted
+    archive must not be published. A lost source whose slot another one took over is not counted.
+    """
+    sources = [Source(name, *stat) for name, stat in sorted(now["sources"].items())]
+    removed = sorted(known.keys() - now["sources"].keys())
+    if not allow_removal:
+        _guard(_lost(removed, now["sources"], config), len(known), config)
+    todo = [s for s in sources if not _same(s, known.get(s.source), now["version"])]
+    batches = {
+        files.digest([now["version"], *part])[:16]: [s.source for s in part]
+        for part in batched(todo, config["scan"]["batch"])
+    }
+    return batches, removed
+
+
+def batched(sources: Iterable[Source], limit: int) -> Iterator[list[Source]]:
+    """Runs of at most ``limit`` sources, cut after a source whose own name says so.
+
+    A source that arrives changes the run it falls into and no other, so scans that a killed run had
+    finished are still of use.
+    """
+    part: list[Source] = []
+    for source in sources:
+        part.append(source)
+        if len(part) == limit or int(files.digest(source.source)[:8], 16) % limit == 0:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _same(listed: Source, known: tuple[Any, ...] | None, version: str) -> bool:
+    """Whether the store's rows are of this very source; what a listing does not tell is not asked."""
+    if known is None or known[3] != version:
+        return False
+    size, mtime_ns, etag = known[:3]
+    if listed.mtime_ns is not None and listed.mtime_ns % 10**9 == 0 and mtime_ns is not None:
+        mtime_ns -= mtime_ns % 10**9  # a listing of whole seconds
+    pairs = zip(listed[1:], (size, mtime_ns, etag), strict=True)
+    return all(told is None or told == held for told, held in pairs)
+
+
+def _lost(removed: list[str], listed: Iterable[str], config: Mapping[str, Any]) -> list[str]:
+    """The removed sources whose slot is empty now."""
+    rules = config["source"]["pattern"], config["select"]["slot"]
+    root = select.root(config["source"])
+    taken = {select.slot_of(source, *rules, root=root) for source in listed} if removed else set()
+    return [s for s in removed if select.slot_of(s, *rules, root=root) not in taken]
+
+
+def _guard(lost: list[str], known: int, config: Mapping[str, Any]) -> None:
+    if len(lost) > 1 and len(lost) > 0.01 * known:
+        raise DiscoverError(
+            f"{select.root(config['source']) or config['source']['path']}: {len(lost)} of {known} known "
+            f"sources are gone ({lost[0]} to {lost[-1]}); if the archive is whole and this is meant, run "
+            "once with `--config allow_removal=true`"
+        )
+
+
+def _drop_orphans(scans: Path, batches: Mapping[str, Any]) -> None:
+    for path in sorted(scans.glob("*.sqlite")):
+        if path.stem not in batches:
+            path.unlink()
