@@ -99,20 +99,20 @@ def pipeline(codec: Mapping[str, Any]) -> list[Config]:
     return [*(codec.get("filters") or ()), *([last] if last else [])]
 
 
-def same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether the bytes of ``a`` and ``b`` decode alike; encoder settings such as a level are ignored."""
-    return decisive(a) == decisive(b)
-
-
 def decisive(codec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The part of a codec that decides how bytes decode, filter by filter; equality of codecs is its equality."""
-    return [_decisive(c) for c in pipeline(codec)]
+    """What of a codec decides how its bytes decode, in encoding order; a level, say, does not."""
+    return [_decisive(config) for config in pipeline(codec)]
 
 
 def _decisive(config: Config) -> dict[str, Any]:
     # h5py's lzf stores its own version and the chunk's bytes there (h5py 3.16: 4, 261, 480)
     ignored = ENCODER_ONLY | ({"cd_values"} if config["id"] == "hdf5:lzf" else set())
     return {key: value for key, value in config.items() if key not in ignored}
+
+
+def same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether the bytes of ``a`` and ``b`` decode alike: equality of :func:`decisive`."""
+    return decisive(a) == decisive(b)
 
 
 def numcodecs_refusal(codec: Mapping[str, Any]) -> str | None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import h5py
 import numpy as np
 from h5py import h5d
+from numpy.typing import NDArray
 
-from byterefs.codecs import Filter
-from byterefs.grid import chunk_grid
-from byterefs.model import ABSENT, Ints, Key
+from byterefs.codecs import Filter, decode, fill_value
+from byterefs.grid import chunk_grid, chunk_window
+from byterefs.model import ABSENT, ArrayMeta, Ints, Key
 from byterefs.scanners._hdf5_tree import Node
-from byterefs.scanners._hdf5_types import Unsupported, values
+from byterefs.scanners._hdf5_types import Unsupported, library, text, values
 
 RAW_EDGES = 2  # H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS
-ERA = "give these sources an era of their own or leave the array out of scan.arrays"
+ERA = "give these sources an era of their own (plan.eras) or leave the array out of scan.arrays"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +43,9 @@ def locate(node: Node, dtype: np.dtype[Any], *, steps: bool, end: int) -> Chunks
     """Every chunk of a dataset: offset and stored size in bytes on its chunk grid.
 
     ``steps`` keys bytes in C order by single steps of the first axis; ``end`` is the file's size.
-    Raises Unsupported for storage outside the file, chunks that skip a filter, and a range past ``end``.
+    Raises Unsupported for chunks that skip a filter and a range past ``end``.
     """
-    dcpl = node.id.get_create_plist()
-    layout = dcpl.get_layout()
-    if layout == h5d.VIRTUAL:
-        raise Unsupported(
-            "it is an HDF5 virtual dataset, whose bytes lie in other files; scan those files"
-        )
-    if dcpl.get_external_count():
-        name = dcpl.get_external(0)[0]
-        raise Unsupported(
-            f"its bytes lie in another file ({name!r}, HDF5 external storage), so no range of this one holds them"
-        )
+    layout = node.id.get_create_plist().get_layout()
     if layout == h5d.CHUNKED:
         found = _chunked(node)
     else:
@@ -64,9 +55,25 @@ def locate(node: Node, dtype: np.dtype[Any], *, steps: bool, end: int) -> Chunks
         key = tuple(int(k[0]) for k in np.nonzero(past))
         raise Unsupported(
             f"chunk {list(key)} ends at byte {int((found.offset + found.size)[key])} of a file of "
-            f"{end}: the file is truncated; fetch it again"
+            f"{end}: the file is truncated",
+            "fetch it again",
         )
     return found
+
+
+def refuse_elsewhere(node: Node) -> None:
+    """Raise Unsupported for a dataset whose bytes lie in other files."""
+    dcpl = node.id.get_create_plist()
+    if dcpl.get_layout() == h5d.VIRTUAL:
+        raise Unsupported(
+            "it is an HDF5 virtual dataset, so no byte of this file holds it",
+            "scan the files that it is made of, or leave it out of scan.arrays",
+        )
+    if dcpl.get_external_count():
+        raise Unsupported(
+            f"its bytes lie in {text(dcpl.get_external(0)[0])} (HDF5 external storage), so no byte of "
+            "this file holds it"
+        )
 
 
 def _plain(node: Node, dtype: np.dtype[Any], steps: bool, compact: bool) -> Chunks:
@@ -118,23 +125,35 @@ def _refuse_masks(rows: list[Any], keys: Ints, pipeline: list[Filter]) -> None:
             ]
             raise Unsupported(
                 f"chunk {key.tolist()} was stored without the filter {' and '.join(skipped)} "
-                f"(filter mask {row.filter_mask}), so its codec is not the array's; {ERA}"
+                f"(filter mask {row.filter_mask}), so its codec is not the array's",
+                ERA,
             )
 
 
 def _refuse_raw_edges(node: Node, chunks: Key) -> None:
-    if _chunk_options(node.id.get_create_plist().id) & RAW_EDGES:
+    if _chunk_options(node.id.get_create_plist()) & RAW_EDGES:
         raise Unsupported(
             f"its shape {list(node.shape)} is no multiple of its chunks {list(chunks)} and its edge chunks "
-            f"are stored unfiltered (H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS), so they have another codec; {ERA}"
+            f"are stored unfiltered (H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS), so they have another codec",
+            ERA,
         )
 
 
-def _chunk_options(dcpl: int) -> int:
-    """H5Pget_chunk_opts, which h5py 3.16 does not wrap: called in the library that h5py has loaded."""
-    get = ctypes.CDLL(h5py.h5p.__file__).H5Pget_chunk_opts
-    get.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_uint)]
+def _chunk_options(dcpl: Any) -> int:
+    """H5Pget_chunk_opts, which h5py 3.16 does not wrap."""
     options = ctypes.c_uint()
-    if get(dcpl, ctypes.byref(options)) < 0:
+    if library().H5Pget_chunk_opts(dcpl.id, ctypes.byref(options)) < 0:
         raise RuntimeError("H5Pget_chunk_opts failed")
     return options.value
+
+
+def decoded(found: Chunks, meta: ArrayMeta, fd: int) -> NDArray[Any]:
+    """All elements, decoded from the chunks themselves: for filters that this HDF5 library lacks."""
+    missing = fill_value(meta.fill, meta.dtype)
+    out = np.full(meta.shape, 0 if missing is None else missing, meta.dtype)
+    for key in map(tuple, np.argwhere(found.offset != ABSENT).tolist()):
+        raw = os.pread(fd, int(found.size[key]), int(found.offset[key]))
+        window = chunk_window(key, meta.shape, found.chunks)
+        whole = decode(meta.codec, raw, meta.dtype, found.chunks)
+        out[window] = whole[tuple(slice(w.stop - w.start) for w in window)]
+    return out

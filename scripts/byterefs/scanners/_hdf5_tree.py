@@ -45,7 +45,7 @@ class Node:
 
 @dataclass(slots=True)
 class Tree:
-    """Every array of a file, and the names that lead out of it."""
+    """Every array of a file by name, and the names that lead out of it."""
 
     nodes: dict[str, Node]
     elsewhere: dict[str, str]
@@ -59,9 +59,9 @@ def tree(file: File) -> Tree:
     """
     found = Tree({}, {})
     order = list(_walk(file.id, "", (), found))
-    found.nodes = {n.name: n for n in order}
     _resolve(order)
     _extend(order)
+    found.nodes = {node.name: node for node in order if node.variable}
     return found
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+from functools import cache
 from typing import Any
 
 import numpy as np
-from h5py import Dataset, h5a, h5d, h5s, h5t
+from h5py import Dataset, h5a, h5d, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from byterefs.codecs import attr_json
@@ -36,7 +38,12 @@ CLASSES = {
 
 
 class Unsupported(Exception):
-    """Why an array cannot be recorded, as the middle of a sentence: "its type is …"."""
+    """Why an array cannot be recorded, as the middle of a sentence: "its elements are …"."""
+
+    def __init__(self, why: str, out: str | None = None) -> None:
+        super().__init__(why)
+        self.out = out
+        """the way out; None where it is to leave the array out"""
 
 
 def text(raw: bytes) -> str:
@@ -83,11 +90,23 @@ def fill(dsid: h5d.DatasetID, dtype: np.dtype[Any]) -> np.generic | None:
     dcpl = dsid.get_create_plist()
     if dcpl.fill_value_defined() == h5d.FILL_VALUE_UNDEFINED:
         return None
-    value: NDArray[Any] = np.zeros((), dtype)
+    raw = ctypes.create_string_buffer(dtype.itemsize)
     if dcpl.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED:
-        dcpl.get_fill_value(value)
-    scalar: np.generic = np.atleast_1d(value)[0]
+        tid = dsid.get_type()
+        # h5py 3.16 converts to its own string type, and refuses one that is not UTF-8 alike
+        if library().H5Pget_fill_value(dcpl.id, tid.id, raw) < 0:
+            raise Unsupported("HDF5 cannot convert its fill value to its type")
+    scalar: np.generic = np.frombuffer(raw.raw, dtype)[0]
     return scalar
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The HDF5 library that h5py has loaded, for what h5py does not wrap."""
+    found = ctypes.CDLL(h5p.__file__)
+    found.H5Pget_chunk_opts.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_uint)]
+    found.H5Pget_fill_value.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p]
+    return found
 
 
 def values(dsid: h5d.DatasetID, dtype: np.dtype[Any], shape: Key) -> NDArray[Any]:

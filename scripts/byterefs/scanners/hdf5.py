@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from byterefs import codecs
 from byterefs.errors import ScanError
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
-from byterefs.scanners._hdf5_chunks import Chunks, filters, locate
+from byterefs.scanners._hdf5_chunks import Chunks, decoded, filters, locate, refuse_elsewhere
 from byterefs.scanners._hdf5_roles import Attributes, Roles
 from byterefs.scanners._hdf5_tree import Node, Tree, tree
 from byterefs.scanners._hdf5_types import (
@@ -60,10 +60,17 @@ def scan(
         before = _stat(file)
         size, mtime_ns = before
         found = tree(file)
-        nodes = {name: node for name, node in found.nodes.items() if node.variable}
+        nodes = found.nodes
         wanted = _wanted(source.source, found, nodes, arrays)
         roles = Roles(nodes, wanted)
-        look = _Look(source.source, size, _dimension(concat, nodes), split, bool(arrays))
+        look = _Look(
+            source.source,
+            file.id.get_vfd_handle(),
+            size,
+            _dimension(concat, nodes),
+            split,
+            bool(arrays),
+        )
         scanned = {
             name: item
             for name, attrs in sorted(roles.attributes.items())
@@ -126,6 +133,7 @@ class _Look:
     """What every array of one file is looked at with."""
 
     source: str
+    fd: int
     end: int
     concat: str | None
     split: bool
@@ -143,8 +151,8 @@ class _Look:
         except Unsupported as why:
             if not wanted:
                 return None
-            out = "leave it out of" if self.listed else "list the wanted arrays without it in"
-            raise ScanError(f"{self.source}: {node.name}: {why}; {out} scan.arrays") from why
+            out = why.out or "leave it out by listing the wanted arrays in scan.arrays"
+            raise ScanError(f"{self.source}: {node.name}: {why}; {out}") from why
         except (OSError, RuntimeError) as error:
             raise ScanError(
                 f"{self.source}: {node.name}: HDF5 cannot read it ({error}; {VERSIONS}); fetch the "
@@ -162,16 +170,18 @@ class _Look:
         return SourceArray(meta, values=kept.tobytes(), digest=_digest(kept))
 
     def _array(self, node: Node, attrs: Attributes, coordinate: bool, strict: bool) -> SourceArray:
+        refuse_elsewhere(node)
         dtype = stored_dtype(node.id.get_type())
         nbytes = math.prod(node.shape) * dtype.itemsize
         static = self.concat is not None and self.concat not in node.dims
         keep = coordinate and nbytes <= KEPT
         found = self._chunks(node, dtype, optional=keep and not strict) if node.shape else None
+        meta = _meta(node, dtype, attrs, found)
         kept = None
         if keep or ((static or coordinate) and nbytes <= DIGESTED):
-            kept = values(node.id, dtype, node.shape)
+            kept = self._values(node, meta, found)
         return SourceArray(
-            meta=_meta(node, dtype, attrs, found),
+            meta=meta,
             offset=found.offset if found else None,
             size=found.size if found else None,
             data=found.data if found else {},
@@ -179,13 +189,21 @@ class _Look:
             digest=None if kept is None else _digest(kept),
         )
 
+    def _values(self, node: Node, meta: ArrayMeta, found: Chunks | None) -> NDArray[Any] | None:
+        """All elements as stored; None where neither HDF5 nor numcodecs has the filters."""
+        if node.id.get_create_plist().all_filters_avail() or found is None:
+            return values(node.id, np.dtype(meta.dtype), node.shape)
+        if codecs.numcodecs_refusal(meta.codec):
+            return None
+        return decoded(found, meta, self.fd)
+
     def _chunks(self, node: Node, dtype: np.dtype[Any], optional: bool) -> Chunks | None:
         """Where the chunks lie; None if that cannot be said and the values are kept anyway."""
         steps = self.split and bool(node.dims) and node.dims[0] == self.concat
         try:
             return locate(node, dtype, steps=steps, end=self.end)
         except Unsupported:
-            if optional:
+            if optional and node.id.get_create_plist().all_filters_avail():
                 return None
             raise
 
@@ -193,7 +211,7 @@ class _Look:
 def _meta(node: Node, dtype: np.dtype[Any], attrs: Attributes, found: Chunks | None) -> ArrayMeta:
     pipeline = filters(node.id) if found and found.layout == "chunked" else []
     codec = codecs.hdf5_codec(pipeline, dtype.str)
-    storage_fill = None if dtype.kind == "S" and found is None else fill(node.id, dtype)
+    storage_fill = None if is_text(node.id.get_type()) else fill(node.id, dtype)
     return ArrayMeta(
         array=node.name,
         dims=node.dims,
