@@ -1,0 +1,41 @@
+# Every target makes or mends .venv first (envs/setup.sh): nothing to do before, nothing done twice.
+PY := .venv/bin/python
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export HDF5_USE_FILE_LOCKING := FALSE
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test soak lint format lock clean
+
+help: ## the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+
+setup: ## .venv with the pinned packages; a second call installs nothing
+	@sh envs/setup.sh
+
+demo: setup ## a small archive, built, appended to, verified, drawn
+	@$(PY) scripts/demo.py $(ARGS)
+
+test: setup ## every test but the soak; ARGS="-k grid" for some
+	@$(PY) -m pytest $(ARGS)
+
+soak: setup ## the long tests: 40 daily appends against one build
+	@$(PY) -m pytest -m soak $(ARGS)
+
+lint: setup ## ruff, snakefmt, mypy, snakemake --lint
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m snakefmt --check Snakefile rules
+	@$(PY) -m mypy
+	@$(PY) -m snakemake --lint
+
+format: setup ## the layout that lint asks for
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+	@$(PY) -m snakefmt Snakefile rules
+
+lock: setup ## envs/requirements.txt from envs/requirements.in; ARGS=--upgrade for the newest
+	@sh envs/lock.sh $(ARGS)
+
+clean: ## what was made here but for your results: .venv, the demo, caches
+	rm -rf .venv build dist archive/demo results/demo logs/demo .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
