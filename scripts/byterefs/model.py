@@ -99,7 +99,7 @@ class Placement(NamedTuple):
     source: str
     source_array: str
     src_offset: Key
-    count: Key
+    count: Key  # type: ignore[assignment]  # the spec's word, which tuple has too
     dest: Key
 
 

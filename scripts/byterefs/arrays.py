@@ -1,0 +1,278 @@
+"""Global arrays made from sources and a layout: shape, attributes, values, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from byterefs import axis, consistency
+from byterefs.codecs import fill_value
+from byterefs.engines import Concat, Layout
+from byterefs.errors import PlanError
+from byterefs.grid import misaligned
+from byterefs.model import Array, ArrayMeta, Key, Placement
+from byterefs.physical import Physical, shared_attrs
+
+INLINE_BYTES = 16 * 2**20
+"""a coordinate along the concat axis is inline up to this size, referenced beyond"""
+NAMING = ("coordinates", "bounds", "climatology", "grid_mapping")
+"""CF attributes whose words name other arrays; those are coordinates, not data"""
+RESERVED = ("meta", "sources", "arrays", "placements", "remap")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which arrays are coordinates, and which bounds count from which time coordinate."""
+
+    coords: frozenset[str]
+    bounds_of: Mapping[str, str]
+
+    @classmethod
+    def of(cls, physical: Physical, chosen: Sequence[str], config: Mapping[str, Any]) -> Roles:
+        """Read the CF attributes of every array of the chosen sources."""
+        used = {h.meta for s in chosen for h in physical.have[s].values()}
+        metas = [physical.metas[m] for m in sorted(used)]
+        names = {m.array for m in metas}
+        wanted = set((config.get("scan") or {}).get("arrays") or ())
+        missing = sorted(wanted - names)
+        if missing:
+            raise PlanError(
+                f"dataset {config['dataset']!r}: no planned source has {', '.join(missing)} of scan.arrays; there are {', '.join(sorted(names))}"
+            )
+        coords = {
+            m.array for m in metas if len(m.dims) == 0 or m.dims == (m.array.rsplit("/", 1)[-1],)
+        }
+        bounds: dict[str, str] = {}
+        for m in metas:
+            for attr in NAMING:
+                words = str(m.attrs.get(attr, "")).replace(":", " ").split()
+                folder = m.array.rsplit("/", 1)[0] + "/" if "/" in m.array else ""
+                found = {n for w in words for n in (folder + w, w.lstrip("/")) if n in names}
+                coords |= found
+                if attr in ("bounds", "climatology"):
+                    bounds |= dict.fromkeys(found, m.array)
+        return cls(frozenset(coords - wanted), bounds)
+
+    def units(self, physical: Physical, source: str, array: str) -> axis.Units | None:
+        """Time units of an array of a source; bounds without their own count as their coordinate does."""
+        parent = self.bounds_of.get(array)
+        inherited = None
+        if parent is not None and parent in physical.have[source]:
+            inherited = axis.time_units(physical.meta(source, parent).attrs)
+        return axis.time_units(physical.meta(source, array).attrs, inherited)
+
+
+def by_value(physical: Physical, sources: Sequence[str], array: str, roles: Roles) -> bool:
+    """Whether an array is a coordinate (or one-dimensional) whose values every source's scan kept."""
+    having = [s for s in sources if array in physical.have[s]]
+    small = array in roles.coords or len(physical.meta(having[0], array).dims) <= 1
+    return small and all(physical.have[s][array].kept for s in having)
+
+
+class Maker:
+    """Makes the global arrays from a layout."""
+
+    def __init__(
+        self,
+        physical: Physical,
+        layout: Layout,
+        concat: Concat | None,
+        roles: Roles,
+        config: Mapping[str, Any],
+    ) -> None:
+        self.physical, self.layout, self.concat, self.roles = physical, layout, concat, roles
+        self.dataset = config["dataset"]
+        self.missing = (config.get("plan") or {}).get("missing", "refuse")
+
+    def array(self, name: str) -> Array:
+        """One global array, or a PlanError that says why it cannot be."""
+        having = [s for s in self.layout.order if name in self.physical.have[s]]
+        first = self.physical.meta(having[0], name)
+        placements = self.layout.placements.get(name, ())
+        if not placements:
+            consistency.check_static(
+                self.physical, name, having, self.concat.dim if self.concat else "concat"
+            )
+            zero = (0,) * len(first.dims)
+            placements = (Placement(having[0], name, zero, first.shape, zero),)
+        shape = tuple(
+            self.layout.sizes.get(d, n) for d, n in zip(first.dims, first.shape, strict=True)
+        )
+        placements = self.one_per_place(name, placements, having)
+        self.check_missing(name, first, placements)
+        metas = [
+            self.physical.metas[m]
+            for m in sorted({self.physical.have[s][name].meta for s in having})
+        ]
+        attrs, dtypes, _ = shared_attrs([(m.attrs, m.attr_dtypes) for m in metas])
+        attrs, dtypes = self.with_units(name, first, attrs, dtypes)
+        size = prod(shape) * np.dtype(first.dtype).itemsize
+        inline = by_value(self.physical, having, name, self.roles) and (
+            size <= INLINE_BYTES or len(shape) <= 1
+        )
+        values = self.values(name, first, placements, shape, having[0]) if inline else None
+        spacing = affine(values) if values is not None else None
+        refused = None if inline else self.refused(name, first, placements, shape)
+        return Array(
+            array=name,
+            kind="coord" if name in self.roles.coords else "data",
+            storage="affine" if spacing else "inline" if inline else "referenced",
+            dims=first.dims,
+            shape=shape,
+            chunks=shape if inline else first.chunks,
+            dtype=first.dtype,
+            fill=first.fill,
+            codec={"compressor": None, "filters": None} if inline else first.codec,
+            info="" if inline else first.info,
+            attrs=attrs,
+            attr_dtypes=dtypes,
+            grid_mapping=attrs.get("grid_mapping"),
+            affine=spacing,
+            values=None if values is None else values.tobytes(),
+            placements=placements if all(len(p.dest) for p in placements) else (),
+            refused=refused,
+        )
+
+    def with_units(
+        self, name: str, first: ArrayMeta, attrs: dict[str, Any], dtypes: dict[str, str]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Attributes of a time coordinate carry the first source's units, which its values are in."""
+        for key in consistency.MEANING:
+            if key in first.attrs and axis.time_units(first.attrs):
+                attrs[key] = first.attrs[key]
+                dtypes[key] = first.attr_dtypes.get(key, "str")
+        return attrs, dtypes
+
+    def one_per_place(
+        self, name: str, placements: Sequence[Placement], having: Sequence[str]
+    ) -> tuple[Placement, ...]:
+        """Placements with one source each: coordinates that sources share must be equal, data must not collide."""
+        shared = by_value(self.physical, having, name, self.roles)
+        seen: dict[Key, Placement] = {}
+        for p in placements:
+            first = seen.setdefault(p.dest, p)
+            if first.source == p.source:
+                continue
+            if not shared or not self.equal(name, first, p):
+                raise PlanError(
+                    f"{p.source}: array {name!r} lies at {self.where(p)}, where {first.source} lies already"
+                    f"{' with other values' if shared else ''}; one source per place: tell them apart with "
+                    f"select.slot and select.prefer, or leave one out"
+                )
+        return tuple(seen.values())
+
+    def equal(self, name: str, a: Placement, b: Placement) -> bool:
+        """Whether two sources hold the same values of an array, in the units of the first."""
+        one, two = (self.physical.values(p.source, name) for p in (a, b))
+        units, own = (self.roles.units(self.physical, p.source, name) for p in (a, b))
+        if units is not None and own is not None:
+            two = axis.convert(two, own, units, f"{b.source}: {name}")
+        return one.shape == two.shape and one.tobytes() == two.tobytes()
+
+    def check_missing(self, name: str, first: ArrayMeta, placements: Sequence[Placement]) -> None:
+        """Refuse a place along the concat axis without a source (``missing: refuse``)."""
+        if self.missing == "absent" or self.concat is None or self.concat.dim not in first.dims:
+            return
+        i = first.dims.index(self.concat.dim)
+        there = {p.dest[i] for p in placements}
+        for p in self.layout.placements.get(self.concat.coordinate, ()):
+            if p.dest[0] not in there:
+                raise PlanError(
+                    f"{p.source}: array {name!r} is missing at {self.where(p)}, and {placements[0].source} has it; "
+                    f"add the source that has it, leave this one out, or say plan.missing: absent"
+                )
+
+    def where(self, placement: Placement) -> str:
+        """The coordinate of a placement in words: ``time 16325.0 (days since …)``."""
+        if (
+            self.concat is None
+            or self.concat.coordinate not in self.physical.have[placement.source]
+        ):
+            return f"element {list(placement.dest)}"
+        value = self.physical.values(placement.source, self.concat.coordinate).flat[0]
+        units = self.physical.meta(placement.source, self.concat.coordinate).attrs.get(
+            "units", "no units"
+        )
+        return f"{self.concat.coordinate} {value} ({units})"
+
+    def values(
+        self,
+        name: str,
+        first: ArrayMeta,
+        placements: Sequence[Placement],
+        shape: Key,
+        reference: str,
+    ) -> np.ndarray:
+        """All values of an inline array; a stretch that no source covers is fill."""
+        fill = fill_value(first.fill, first.dtype)
+        out = np.full(shape, 0 if fill is None else fill, np.dtype(first.dtype))
+        known = self.layout.values.get(name)
+        if known is not None:
+            out[...] = known.astype(out.dtype)
+        units = self.roles.units(self.physical, reference, name)
+        for p in placements:
+            piece = self.physical.values(p.source, name)
+            own = self.roles.units(self.physical, p.source, name)
+            if units is not None and own is not None and own != units:
+                piece = axis.convert(piece, own, units, f"{p.source}: {name}")
+            window = tuple(slice(s, s + n) for s, n in zip(p.src_offset, p.count, strict=True))
+            place = tuple(slice(d, d + n) for d, n in zip(p.dest, p.count, strict=True))
+            out[place] = piece[window]
+        return out
+
+    def refused(
+        self, name: str, first: ArrayMeta, placements: Sequence[Placement], shape: Key
+    ) -> str | None:
+        """Why ``refs_<array>`` cannot be, or None: the first misaligned placement, or no byte ranges."""
+        for p in placements:
+            if self.physical.have[p.source][p.source_array].chunks is None:
+                return f"{p.source}: array {name!r} has no byte ranges to refer to"
+            found = misaligned(shape, first.chunks, p.src_offset, p.count, p.dest)
+            if found:
+                i, reason = found
+                return (
+                    f"{p.source}: array {name!r} is not chunk-aligned along {first.dims[i]!r}: {reason}; "
+                    f"refs_{name} needs a regular grid (mdim-refs/0.2), the VRT reads across it"
+                )
+        return None
+
+
+def affine(values: np.ndarray) -> dict[str, float | int] | None:
+    """``start`` and ``step`` if ``start + step*i`` gives every value back bit for bit, else None."""
+    if values.ndim != 1 or values.size < 3 or values.dtype.kind not in "iuf":
+        return None
+    index = np.arange(values.size)
+    start = values[0].item()
+    for step in (values[1].item() - start, (values[-1].item() - start) / (values.size - 1)):
+        if values.dtype.kind != "f" and step != int(step):
+            continue
+        step = step if values.dtype.kind == "f" else int(step)
+        with np.errstate(all="ignore"):
+            again = (start + step * index).astype(values.dtype)
+        if (
+            np.isfinite(start)
+            and np.isfinite(step)
+            and step
+            and again.tobytes() == values.tobytes()
+        ):
+            return {"start": start, "step": step}
+    return None
+
+
+def refuse_names(arrays: Mapping[str, Array]) -> None:
+    """Refuse array names that a table or a file system cannot tell apart (design section 4)."""
+    lower: dict[str, str] = {}
+    for name in arrays:
+        if name.lower() in lower:
+            raise PlanError(
+                f"arrays {lower[name.lower()]!r} and {name!r} differ only in case, which SQLite cannot tell apart; choose with scan.arrays"
+            )
+        lower[name.lower()] = name
+        if name.lower() in RESERVED or name.lower().startswith(("refs_", "byterefs_", "sqlite_")):
+            raise PlanError(
+                f"array {name!r} has a name that mdim-refs/0.2 reserves; leave it out with scan.arrays"
+            )

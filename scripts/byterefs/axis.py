@@ -1,0 +1,178 @@
+"""Coordinates along the concat axis: exact instants, one unit, an order, a place for each source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import cftime
+import numpy as np
+
+from byterefs.errors import PlanError
+
+MICROSECONDS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+}
+UNIT_NAMES = {
+    **{name: unit for unit in MICROSECONDS for name in (unit, unit + "s")},
+    **{"us": "microsecond", "ms": "millisecond", "s": "second", "sec": "second", "secs": "second"},
+    **{"min": "minute", "mins": "minute", "h": "hour", "hr": "hour", "hrs": "hour", "d": "day"},
+}
+"""CF's spellings of the units that have a fixed length; months and years have none"""
+
+
+@dataclass(frozen=True)
+class Units:
+    """What a time coordinate counts in: ``days since 1978-01-01 12:00:00``, standard calendar."""
+
+    units: str
+    calendar: str
+
+    @property
+    def step(self) -> int:
+        """Microseconds of one unit. Raises PlanError for months, years and unknown units."""
+        name = self.units.split()[0].lower()
+        if name not in UNIT_NAMES:
+            raise PlanError(
+                f"units {self.units!r} have no fixed length and cannot be converted exactly; "
+                f"build sources of other units as a dataset of their own"
+            )
+        return MICROSECONDS[UNIT_NAMES[name]]
+
+    @property
+    def reference(self) -> Any:
+        """The instant from which the units count."""
+        return cftime.num2date(0, self.units, self.calendar)
+
+
+def time_units(attrs: Any, inherited: Units | None = None) -> Units | None:
+    """Units of a time coordinate; bounds without units of their own inherit (CF 7.1). None if not time."""
+    units = attrs.get("units")
+    if not isinstance(units, str) or " since " not in units:
+        return inherited
+    calendar = str(attrs.get("calendar", inherited.calendar if inherited else "standard")).lower()
+    return Units(units, "standard" if calendar == "gregorian" else calendar)
+
+
+def convert(values: np.ndarray, old: Units, new: Units, where: str) -> np.ndarray:
+    """The same instants counted in ``new``, in the dtype of ``values``; exact or refused.
+
+    Raises PlanError, naming ``where``, if a value cannot be held exactly (no rounding).
+    """
+    if old == new:
+        return values
+    if old.calendar != new.calendar:
+        raise PlanError(
+            f"{where}: calendar {old.calendar!r}, and the sources before it have {new.calendar!r}; "
+            f"build these sources as a dataset of their own"
+        )
+    delta = old.reference - new.reference
+    shift = (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    out = np.empty_like(values)
+    for i, value in enumerate(values.flat):
+        exact = (Fraction(value.item()) * old.step + shift) / new.step
+        out.flat[i] = held_exactly(
+            exact, values.dtype, f"{where}: {value} {old.units!r}", new.units
+        )
+    return out
+
+
+def held_exactly(exact: Fraction, dtype: np.dtype[Any], what: str, units: str) -> Any:
+    """``exact`` as a number of ``dtype``. Raises PlanError if the dtype cannot hold it."""
+    try:
+        number = dtype.type(exact if dtype.kind == "f" else int(exact))
+    except OverflowError:
+        number = None
+    if number is None or Fraction(number.item()) != exact:
+        raise PlanError(
+            f"{what} is {float(exact)!r} in {units!r}, which {dtype} cannot hold exactly; "
+            f"build sources of these units as a dataset of their own"
+        )
+    return number
+
+
+@dataclass(frozen=True)
+class Slab:
+    """The stretch of the concat axis that one or more sources share."""
+
+    values: tuple[Any, ...]
+    """coordinate values in the global unit, as Python numbers"""
+    sources: tuple[str, ...]
+    """in the order of their names"""
+
+
+def slabs(coordinates: Sequence[tuple[str, np.ndarray]], name: str) -> list[Slab]:
+    """Sources that share their coordinate values, in ascending order of the first value.
+
+    Raises PlanError where a source runs backwards or repeats itself, and where two sources overlap
+    without being equal: with both names and both values.
+    """
+    shared: dict[tuple[Any, ...], list[str]] = {}
+    for source, values in coordinates:
+        check_ascending(source, values, name)
+        shared.setdefault(tuple(values.tolist()), []).append(source)
+    ordered = [Slab(v, tuple(sorted(s))) for v, s in sorted(shared.items(), key=lambda kv: kv[0])]
+    for before, after in pairwise(ordered):
+        if after.values[0] <= before.values[-1]:
+            raise PlanError(
+                f"{after.sources[0]}: {name} runs {after.values[0]} … {after.values[-1]} and overlaps "
+                f"{before.sources[0]} with {before.values[0]} … {before.values[-1]}; "
+                f"one value, one source: tell them apart with select.slot and select.prefer, or leave one out"
+            )
+    return ordered
+
+
+def check_ascending(source: str, values: np.ndarray, name: str) -> None:
+    """Refuse a source without steps, with a missing value, or whose steps do not ascend."""
+    if values.size == 0:
+        raise PlanError(f"{source}: {name} has no steps; leave the source out with source.pattern")
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise PlanError(f"{source}: {name} has a NaN among its values; leave the source out")
+    wrong = np.flatnonzero(values[1:] <= values[:-1])
+    if wrong.size:
+        i = int(wrong[0])
+        raise PlanError(
+            f"{source}: {name} goes from {values[i]} to {values[i + 1]} at step {i + 1}; steps must ascend, "
+            f"because a source is placed as one slab: leave the source out or split it"
+        )
+
+
+def packed(ordered: Sequence[Slab]) -> tuple[list[int], int]:
+    """Where each slab starts when slabs lie one after another, and the length of the axis."""
+    starts, end = [], 0
+    for slab in ordered:
+        starts.append(end)
+        end += len(slab.values)
+    return starts, end
+
+
+def dense(
+    ordered: Sequence[Slab], name: str, step: Fraction | None = None
+) -> tuple[list[int], int, Fraction]:
+    """Where each slab starts when every step of the axis has its place, the length, and the step.
+
+    The step is the smallest distance between two values unless it is given. Raises PlanError for a
+    value that does not lie on the axis, with its source.
+    """
+    exact = [[Fraction(v) for v in slab.values] for slab in ordered]
+    flat = [v for values in exact for v in values]
+    if step is None:
+        step = min((b - a for a, b in pairwise(flat)), default=Fraction(1))
+    starts = []
+    for slab, values in zip(ordered, exact, strict=True):
+        at = [(v - flat[0]) / step for v in values]
+        if any(a.denominator != 1 for a in at) or any(b - a != 1 for a, b in pairwise(at)):
+            raise PlanError(
+                f"{slab.sources[0]}: {name} {slab.values[0]} … {slab.values[-1]} does not lie on an axis of "
+                f"step {float(step)} from {float(flat[0])}; use plan.axis: packed, or give plan.step"
+            )
+        starts.append(int(at[0]))
+    return starts, starts[-1] + len(ordered[-1].values), step

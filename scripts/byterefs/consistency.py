@@ -1,0 +1,125 @@
+"""What sources must agree on to be one array, and where along the archive they stop agreeing.
+
+``gdal mdim mosaic`` 3.13 accepts most of these differences silently (research/peers.md, E.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from byterefs.codecs import decisive
+from byterefs.errors import PlanError
+from byterefs.files import digest
+from byterefs.model import ArrayMeta
+from byterefs.physical import Physical
+
+PACKING = (
+    "scale_factor",
+    "add_offset",
+    "_FillValue",
+    "missing_value",
+    "_Unsigned",
+    "flag_values",
+    "flag_masks",
+)
+MEANING = ("units", "calendar")
+RANGES = ("valid_min", "valid_max", "valid_range")
+
+Signature = dict[str, Any]
+
+
+def signature(meta: ArrayMeta, *, concat: Iterable[str], by_value: bool, timed: bool) -> Signature:
+    """What must be equal across the sources of an array.
+
+    The length of a ``concat`` dimension may differ. Chunks, codec and fill matter only where bytes
+    are referenced; time units only where values are not converted (``timed`` and ``by_value``).
+    """
+    free = set(concat)
+    out: Signature = {
+        "dims": list(meta.dims),
+        "shape": [None if d in free else n for d, n in zip(meta.dims, meta.shape, strict=True)],
+        "dtype": meta.dtype,
+    }
+    for name in (*PACKING, *RANGES, *MEANING):
+        if not (timed and by_value and name in MEANING):
+            out[name] = meta.attrs.get(name)
+    if not by_value:
+        out |= {"chunks": list(meta.chunks), "codec": decisive(meta.codec), "fill": meta.fill}
+    return out
+
+
+def runs(order: Sequence[tuple[str, Signature]]) -> list[dict[str, Any]]:
+    """Runs of neighbouring sources with one signature: the era boundaries of an array."""
+    out: list[dict[str, Any]] = []
+    for source, sig in order:
+        if out and out[-1]["signature"] == sig:
+            out[-1]["last"] = source
+            out[-1]["count"] += 1
+        else:
+            out.append({"signature": sig, "first": source, "last": source, "count": 1})
+    return out
+
+
+def report(
+    signatures: Mapping[str, Sequence[tuple[str, Signature]]], extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The consistency report: per array its runs; equal signatures carry equal ids."""
+    arrays = {}
+    for array, order in sorted(signatures.items()):
+        found = runs(order)
+        for run in found:
+            run["id"] = digest(run["signature"])[:12]
+        arrays[array] = {"consistent": len({r["id"] for r in found}) <= 1, "runs": found}
+    return {"arrays": arrays, **extra}
+
+
+def check(array: str, order: Sequence[tuple[str, Signature]], dataset: str) -> None:
+    """Refuse an array whose sources differ, naming the two sources and both values."""
+    first_source, first = order[0]
+    for source, sig in order:
+        if sig == first:
+            continue
+        what = next(k for k in first if sig.get(k) != first.get(k))
+        raise PlanError(
+            f"{source}: array {array!r} has {what} {shown(sig.get(what))}, and {first_source} has "
+            f"{shown(first.get(what))}; one {what} per array: give these sources a dataset of their own "
+            f"(source.pattern in config/datasets/{dataset}.yaml), see plan/consistency.json for the runs"
+        )
+
+
+def shown(value: Any) -> str:
+    """A value as a person reads it in a sentence."""
+    return "none" if value is None else str(value)
+
+
+def check_static(physical: Physical, array: str, sources: Sequence[str], concat: str) -> None:
+    """Refuse an array without the concat axis whose values change from one source to another."""
+    first = sources[0]
+    digests = {s: physical.have[s][array].digest for s in sources}
+    other = next((s for s in sources if digests[s] != digests[first]), None)
+    if other is None:
+        return
+    where = differing(physical, array, first, other)
+    raise PlanError(
+        f"{other}: array {array!r} has no axis {concat!r} and differs from that of {first}{where}; "
+        f"a grid that changes is another dataset: leave these sources out with source.pattern"
+    )
+
+
+def differing(physical: Physical, array: str, first: str, other: str) -> str:
+    """The first place where two sources' values differ, for a sentence; empty if they were not kept."""
+    if not (physical.have[first][array].kept and physical.have[other][array].kept):
+        return ""
+    a, b = physical.values(first, array), physical.values(other, array)
+    if a.shape != b.shape:
+        return f": shape {b.shape} against {a.shape}"
+    at = next(
+        (
+            i
+            for i, (x, y) in enumerate(zip(a.flat, b.flat, strict=True))
+            if x.tobytes() != y.tobytes()
+        ),
+        0,
+    )
+    return f": element {at} is {b.flat[at]} against {a.flat[at]}"

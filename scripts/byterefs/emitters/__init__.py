@@ -1,0 +1,228 @@
+"""One file per published form; this folder is the registry.
+
+A form is a module with ``PER_TARGET``, ``emit`` and ``open``: an emitter ships with the reader that
+proves it. A module whose name starts with an underscore is a helper of its neighbours.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pkgutil
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from numpy.typing import NDArray
+
+from byterefs.errors import ConfigError, EmitError
+from byterefs.files import covers, digest, write_json
+from byterefs.model import Array, Ints, Key
+from byterefs.view import View, receipt
+
+log = logging.getLogger(__name__)
+
+NAMES: tuple[str, ...] = tuple(
+    sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+)
+"""the forms that can be emitted"""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a published artefact says of one array."""
+
+    dims: tuple[str, ...]
+    shape: Key
+    chunks: Key | None
+    dtype: str
+    fill: Any
+    """as the form spells it"""
+    attrs: Mapping[str, Any]
+    codec: Mapping[str, Any] | None
+    """as the form spells it; None where the form carries no codec (VRT)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """References as published, over an array's whole chunk grid in C order."""
+
+    path: Sequence[str | None]
+    """None where the chunk is inline or absent"""
+    offset: Ints
+    size: Ints
+    data: Mapping[int, bytes]
+    """encoded bytes of inline chunks, by row number"""
+
+
+class Reader(Protocol):
+    """A form opened through its own reader."""
+
+    def arrays(self) -> Mapping[str, Described]:
+        """Every array that the artefact has."""
+
+    def refs(self, array: str) -> Rows:
+        """The references of an array, paths as published."""
+
+    def read(self, array: str, window: tuple[slice, ...]) -> NDArray[Any]:
+        """Stored (packed) values of a window; a chunk that is absent reads as fill."""
+
+
+class Form(Protocol):
+    """What a module in this folder offers."""
+
+    PER_TARGET: bool
+    """whether the form carries paths of one target, or serves all targets"""
+
+    def emit(
+        self,
+        view: View,
+        out: Path,
+        *,
+        target: str,
+        options: Mapping[str, Any],
+        state: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Bring ``out`` up to date with the view; returns the state from which the next emit goes on.
+
+        ``{}`` as state means: start from scratch, whatever lies in ``out``.
+        """
+
+    def open(self, out: Path, *, access: Callable[[str], str], target: str = "access") -> Reader:
+        """Open the form; ``access`` maps a published path to one that can be read here."""
+
+
+def load(form: str) -> Form:
+    """The emitter of a form in NAMES; ConfigError for any other name."""
+    if form not in NAMES:
+        raise ConfigError(f"emit: {form!r} is no form; there are {', '.join(NAMES)}")
+    return cast(Form, import_module(f"{__name__}.{form}"))
+
+
+def build(
+    store: Path,
+    view_digest: str,
+    out: Path,
+    *,
+    form: str,
+    target: str,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Emit one form for one target into the folder ``out``; returns its receipt.
+
+    The state beside it (``<form>.state.json``) is taken away first and written last, so a killed
+    emit starts from scratch. A form that cannot express an array is an EmitError, or with
+    ``required: false`` a receipt that says why.
+    """
+    state_file = out.with_name(f"{out.name}.state.json")
+    state = json.loads(state_file.read_text()) if state_file.exists() else {}
+    state_file.unlink(missing_ok=True)
+    module = load(form)
+    head = {"stage": "emit", "form": form, "target": target}
+    with View.open(store) as view:
+        if receipt(view)["digest"] != view_digest:
+            raise EmitError(
+                f"{store}: the store is not what results/{view.dataset}/view/receipt.json was made from; "
+                f"run the workflow again"
+            )
+        try:
+            refuse_misaligned(view, form)
+            own = module.emit(view, out, target=target, options=options, state=state.get("own", {}))
+        except EmitError as e:
+            if options.get("required", True):
+                raise
+            log.warning("%s", e)
+            shutil.rmtree(out, ignore_errors=True)
+            return {**head, "refused": str(e), "covers": {}, "counts": {}, "digest": digest(str(e))}
+        counts = {"arrays": len(view.arrays), "sources": len(view.sources)}
+    covered = covers(out)
+    write_json(state_file, {"own": own, "files": stats(out, covered)})
+    log.info("emit %s %s: %d files", target, form, len(covered))
+    return {
+        **head,
+        "counts": {**counts, "files": len(covered)},
+        "covers": covered,
+        "digest": digest(covered),
+    }
+
+
+def stats(out: Path, covered: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Relative path -> [size, mtime_ns, sha256]: how a later run sees that a file was touched."""
+    found = {}
+    for name, sha256 in covered.items():
+        stat = (out / name).stat()
+        found[name] = [stat.st_size, stat.st_mtime_ns, sha256]
+    return found
+
+
+def refuse_misaligned(view: View, form: str) -> None:
+    """Refuse a form that needs ``refs_<array>`` of an array that cannot have it; the VRT needs none."""
+    reasons = [a.refused for a in view.arrays.values() if a.refused]
+    if reasons and form != "vrt":
+        raise EmitError(f"{reasons[0]}; leave {form} out, or say emit.{form}.required: false")
+
+
+def write_open(
+    out: Path,
+    view: View,
+    form: str,
+    target: str,
+    lines: Mapping[str, Sequence[str]],
+    coverage: Mapping[str, Mapping[str, bool | str]],
+) -> None:
+    """Write ``open.json``, and ``OPEN.md`` rendered from it: how a stranger opens this form.
+
+    ``lines`` are per reader (gdal, xarray, duckdb, r) the exact lines, relative to the form's
+    folder; ``coverage`` says per array which reader decodes it: True, or the reason why not.
+    """
+    prefixes = sorted(
+        {
+            view.published(p + "x", target)[:-1]
+            for p in view.prefixes()
+            if covers_prefix(view, p, target)
+        }
+    )
+    content = {
+        "dataset": view.dataset,
+        "title": view.title,
+        "form": form,
+        "target": target,
+        "open": {reader: list(text) for reader, text in sorted(lines.items())},
+        "prefixes": prefixes,
+        "coverage": {array: dict(sorted(c.items())) for array, c in sorted(coverage.items())},
+    }
+    write_json(out / "open.json", content)
+    (out / "OPEN.md").write_text(rendered(content))
+
+
+def covers_prefix(view: View, prefix: str, target: str) -> bool:
+    """Whether a target's rules say where a source prefix is served."""
+    rules = view.remap.get(target, [])
+    return not rules or any(prefix.startswith(p.rstrip("/") + "/") for p, _ in rules)
+
+
+def rendered(content: Mapping[str, Any]) -> str:
+    """``OPEN.md`` from ``open.json``."""
+    lines = [f"# {content['title']}: {content['form']}", ""]
+    for reader, text in content["open"].items():
+        lines += [f"## {reader}", "", "```", *text, "```", ""]
+    lines += ["## Reads from", "", *(f"- `{p}`" for p in content["prefixes"]), ""]
+    gaps = [
+        f"- `{array}`, {reader}: {reason}"
+        for array, readers in content["coverage"].items()
+        for reader, reason in readers.items()
+        if reason is not True
+    ]
+    if gaps:
+        lines += ["## Not read by every reader", "", *gaps, ""]
+    return "\n".join(lines)
+
+
+def every_reader(
+    arrays: Mapping[str, Array], readers: Sequence[str]
+) -> dict[str, dict[str, bool | str]]:
+    """Coverage where every reader decodes every array."""
+    return {name: dict.fromkeys(readers, True) for name in arrays}

@@ -1,0 +1,122 @@
+"""Form ``vrt``: the plan with a target's paths, opened by stock GDAL as one multidimensional dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from byterefs import vrt
+from byterefs.emitters import Described, Rows, every_reader, write_open
+from byterefs.errors import EmitError
+from byterefs.files import digest, replacing
+from byterefs.grid import chunk_grid
+from byterefs.model import ABSENT
+from byterefs.view import View
+
+PER_TARGET = True
+
+
+def emit(
+    view: View, out: Path, *, target: str, options: Mapping[str, Any], state: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write ``<dataset>.vrt`` if it changed."""
+    text = vrt.write(view.arrays, view.root, view.root_dtypes, lambda s: view.published(s, target))
+    file = f"{view.dataset}.vrt"
+    if state.get("digest") != digest(text):
+        with replacing(out / file) as part:
+            part.write_text(text)
+    name = next(
+        (a.array for a in view.arrays.values() if a.kind == "data"), next(iter(view.arrays))
+    )
+    lines = {
+        "gdal": [
+            f"gdal mdim info {file}",
+            f"from osgeo import gdal; a = gdal.OpenEx({file!r}, gdal.OF_MULTIDIM_RASTER).GetRootGroup().OpenMDArrayFromFullname({'/' + name!r}); print(a.shape)",
+        ],
+        "r": ["library(stars)", f'read_mdim("{file}", variable = "{name}")'],
+    }
+    write_open(out, view, "vrt", target, lines, every_reader(view.arrays, ["gdal"]))
+    return {"digest": digest(text)}
+
+
+class open:
+    """The VRT through GDAL, its source paths mapped by ``access``."""
+
+    def __init__(self, out: Path, *, access: Callable[[str], str], target: str = "access") -> None:
+        from osgeo import gdal
+
+        gdal.UseExceptions()
+        file = next(iter(sorted(out.glob("*.vrt"))), None)
+        if file is None:
+            raise EmitError(f"{out}: no .vrt in the folder; emit the form again")
+        self.file, self.text = file, file.read_text()
+        self.plan = vrt.read(self.text, str(out), str(file))
+        names = {p.source for a in self.plan.arrays.values() for p in a.placements}
+        mapped = vrt.renamed(self.text, {name: access(name) for name in names})
+        self.root = gdal.OpenEx(mapped, gdal.OF_MULTIDIM_RASTER).GetRootGroup()
+
+    def _open(self, array: str) -> Any:
+        return self.root.OpenMDArrayFromFullname("/" + array)
+
+    def arrays(self) -> dict[str, Described]:
+        """What GDAL sees: packing and nodata are given as CF attributes; strings as Byte say what they are."""
+        return {name: self._described(name) for name in sorted(self.plan.arrays)}
+
+    def _described(self, name: str) -> Described:
+        a = self._open(name)
+        attrs = {x.GetName(): x.Read() for x in a.GetAttributes()}
+        dtype = attrs.pop(vrt.DTYPE_ATTRIBUTE, None) or numpy_dtype(
+            a.GetDataType().GetNumericDataType()
+        )
+        packing = {
+            "scale_factor": a.GetScale(),
+            "add_offset": a.GetOffset(),
+            "units": a.GetUnit() or None,
+        }
+        nodata = a.GetNoDataValue()
+        if nodata is not None:
+            packing["_FillValue"] = nodata
+        attrs |= {k: v for k, v in packing.items() if v is not None}
+        dims = [d.GetName() for d in a.GetDimensions()]
+        shape = [d.GetSize() for d in a.GetDimensions()]
+        if dtype[1] == "S" and dtype != "|S1":
+            dims, shape = dims[:-1], shape[:-1]
+        block = tuple(a.GetBlockSize())[: len(shape)]
+        chunks = block if all(block) else None
+        return Described(tuple(dims), tuple(shape), chunks, dtype, nodata, attrs, None)
+
+    def refs(self, array: str) -> Rows:
+        """Byte ranges as GDAL's block info gives them through the VRT (small arrays: one call per chunk)."""
+        a, described = self._open(array), self._described(array)
+        grid = chunk_grid(described.shape, described.chunks or described.shape)
+        paths: list[str | None] = []
+        ranges = []
+        for key in np.ndindex(*grid):
+            block = a.GetRawBlockInfo(list(map(int, key)))
+            paths.append(block.GetFilename() if block else None)
+            ranges.append((block.GetOffset(), block.GetSize()) if block else (ABSENT, ABSENT))
+        columns = np.array(ranges, "i8").reshape(-1, 2)
+        return Rows(paths, columns[:, 0], columns[:, 1], {})
+
+    def read(self, array: str, window: tuple[slice, ...]) -> NDArray[Any]:
+        """Stored values of a window through GDAL, in the array's own dtype (native byte order)."""
+        a, described = self._open(array), self._described(array)
+        bounds = [s.indices(n)[:2] for s, n in zip(window, described.shape, strict=True)]
+        start, count = [lo for lo, _ in bounds], [hi - lo for lo, hi in bounds]
+        if described.dtype[1] == "S" and described.dtype != "|S1":
+            width = int(described.dtype[2:])
+            start, count = [*start, 0], [*count, width]
+        data = a.Read(start, count) if count else a.Read()
+        dtype = np.dtype(described.dtype)
+        return np.frombuffer(bytes(data), dtype).reshape([hi - lo for lo, hi in bounds])
+
+
+def numpy_dtype(gdal_type: int) -> str:
+    """Numpy's name of a GDAL numeric type, native byte order."""
+    from osgeo import gdal_array
+
+    return str(np.dtype(gdal_array.GDALTypeCodeToNumericTypeCode(gdal_type)).str)

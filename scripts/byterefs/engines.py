@@ -1,0 +1,215 @@
+"""Plan engines: from sources to placements, by coordinates, by ``gdal mdim mosaic``, or from a VRT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from byterefs import axis, vrt
+from byterefs.errors import PlanError
+from byterefs.model import Key, Placement
+from byterefs.physical import Physical
+
+
+@dataclass(frozen=True)
+class Concat:
+    """The concat axis: its dimension, the array that holds its coordinate, and that array's units."""
+
+    dim: str
+    coordinate: str
+    units: axis.Units | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an engine decides: the order of sources, the length of dimensions, the place of each slab."""
+
+    order: tuple[str, ...]
+    sizes: Mapping[str, int]
+    """global length of the dimensions that the plan lengthens"""
+    placements: Mapping[str, tuple[Placement, ...]]
+    """of every array that has a lengthened dimension, sorted by dest"""
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """coordinate values of the whole axis where the engine knows them beyond the sources"""
+
+
+def find_concat(physical: Physical, chosen: Sequence[str], name: str) -> Concat:
+    """The concat axis that ``plan.concat`` names: a dimension, or the coordinate along one.
+
+    Raises PlanError if no source has it, or if no one-dimensional array tells where a step lies.
+    """
+    first = chosen[0]
+    metas = {a: physical.meta(first, a) for a in physical.have[first]}
+    dims = sorted({d for m in metas.values() for d in m.dims})
+    dim = metas[name].dims[0] if name in metas and len(metas[name].dims) == 1 else name
+    if dim not in dims:
+        raise PlanError(
+            f"{first}: no dimension or coordinate {name!r} to concatenate along (it has {', '.join(dims)}); "
+            f"set plan.concat"
+        )
+    along = [a for a, m in sorted(metas.items()) if m.dims == (dim,)]
+    timed = [a for a in along if axis.time_units(metas[a].attrs)]
+    found = next((a for a in (name, dim) if a in along), None) or (
+        timed[0] if len(timed) == 1 else None
+    )
+    if found is None:
+        raise PlanError(
+            f"{first}: no coordinate along {dim!r} tells where a step lies (one-dimensional arrays there: "
+            f"{', '.join(along) or 'none'}); name it in plan.concat"
+        )
+    return Concat(dim, found, axis.time_units(metas[found].attrs))
+
+
+def coordinate_values(
+    physical: Physical, source: str, concat: Concat, units: axis.Units | None
+) -> np.ndarray:
+    """A source's values along the concat axis, in ``units``."""
+    if concat.coordinate not in physical.have[source]:
+        raise PlanError(
+            f"{source}: no array {concat.coordinate!r}, which says where its steps lie; "
+            f"leave the source out with source.pattern"
+        )
+    values = physical.values(source, concat.coordinate).ravel()
+    own = axis.time_units(physical.meta(source, concat.coordinate).attrs)
+    if units is None or own is None:
+        return values
+    return axis.convert(values, own, units, f"{source}: {concat.coordinate}")
+
+
+def by_coordinates(
+    physical: Physical, chosen: Sequence[str], concat: Concat, options: Mapping[str, Any]
+) -> Layout:
+    """Place sources by their own coordinates: cost of reading what the scan kept, no file is opened."""
+    units = first_units(physical, chosen, concat)
+    values = [(s, coordinate_values(physical, s, concat, units)) for s in chosen]
+    ordered = axis.slabs(values, concat.coordinate)
+    whole: dict[str, np.ndarray] = {}
+    if options.get("axis", "packed") == "dense":
+        step = None if options.get("step") is None else Fraction(str(options["step"]))
+        starts, size, step = axis.dense(ordered, concat.coordinate, step)
+        whole[concat.coordinate] = dense_values(
+            values[0][1].dtype, ordered[0].values[0], step, size, concat
+        )
+    else:
+        starts, size = axis.packed(ordered)
+    order = tuple(s for slab in ordered for s in slab.sources)
+    start = {s: at for slab, at in zip(ordered, starts, strict=True) for s in slab.sources}
+    placements: dict[str, list[Placement]] = {}
+    for source in order:
+        for array in physical.have[source]:
+            meta = physical.meta(source, array)
+            if concat.dim in meta.dims:
+                dest = tuple(start[source] if d == concat.dim else 0 for d in meta.dims)
+                slab = Placement(source, array, (0,) * len(dest), meta.shape, dest)
+                placements.setdefault(array, []).append(slab)
+    return Layout(order, {concat.dim: size}, {a: tuple(p) for a, p in placements.items()}, whole)
+
+
+def first_units(physical: Physical, chosen: Sequence[str], concat: Concat) -> axis.Units | None:
+    """Units of the earliest source: the ones the global coordinate keeps."""
+    if concat.units is None:
+        return None
+    own = {
+        s: axis.time_units(physical.meta(s, concat.coordinate).attrs)
+        for s in chosen
+        if concat.coordinate in physical.have[s]
+    }
+    if len(set(own.values())) <= 1:
+        return concat.units
+    earliest = min(own, key=lambda s: (coordinate_values(physical, s, concat, concat.units)[0], s))
+    return own[earliest]
+
+
+def dense_values(
+    dtype: np.dtype[Any], start: Any, step: Fraction, size: int, concat: Concat
+) -> np.ndarray:
+    """Every step of a dense axis as a value of the coordinate's dtype; exact or refused."""
+    name = f"{concat.coordinate} at step"
+    units = concat.units.units if concat.units else "its units"
+    exact = (Fraction(start) + i * step for i in range(size))
+    return np.array(
+        [axis.held_exactly(v, dtype, f"{name} {i}", units) for i, v in enumerate(exact)], dtype
+    )
+
+
+def by_mosaic(
+    physical: Physical, chosen: Sequence[str], concat: Concat, options: Mapping[str, Any]
+) -> Layout:
+    """Place sources as ``gdal mdim mosaic`` does, after our own checks of what it accepts silently."""
+    ours = by_coordinates(physical, chosen, concat, {**options, "axis": "packed"})
+    arrays = [a for a in sorted(ours.placements) if len(ours.placements[a][0].dest) > 1]
+    with TemporaryDirectory() as folder:
+        text = vrt.mosaic(list(ours.order), arrays, Path(folder) / "mosaic.vrt")
+    return by_vrt_text(physical, ours.order, text, ".", "gdal mdim mosaic")
+
+
+def by_vrt(
+    physical: Physical, chosen: Sequence[str], concat: Concat, options: Mapping[str, Any]
+) -> Layout:
+    """Place sources as a handed-over mdim VRT says (``plan.vrt``)."""
+    path = Path(options["vrt"])
+    if not path.exists():
+        raise PlanError(f"{path}: there is no such VRT; plan.vrt must name one for engine 'vrt'")
+    return by_vrt_text(physical, tuple(chosen), path.read_text(), str(path.parent), str(path))
+
+
+def by_vrt_text(
+    physical: Physical, chosen: Sequence[str], text: str, base: str, name: str
+) -> Layout:
+    """Placements, sizes and inline coordinates from the text of an mdim VRT."""
+    plan = vrt.read(text, base, name)
+    known = set(chosen)
+    placements: dict[str, tuple[Placement, ...]] = {}
+    for array in plan.arrays.values():
+        unknown = next((p.source for p in array.placements if p.source not in known), None)
+        if unknown is not None:
+            raise PlanError(
+                f"{name}: array {array.array!r} reads {unknown}, which is not among the planned sources"
+            )
+        if array.placements:
+            placements[array.array] = tuple(sorted(array.placements, key=lambda p: p.dest))
+    used = {p.source for ps in placements.values() for p in ps}
+    order = tuple(
+        sorted(
+            used,
+            key=lambda s: min(p.dest for ps in placements.values() for p in ps if p.source == s),
+        )
+    )
+    for array in plan.arrays.values():
+        if len(array.dims) == 1 and array.array not in placements:
+            placements[array.array] = coordinate_placements(physical, plan, placements, array)
+    return Layout(
+        order,
+        plan.sizes,
+        placements,
+        {a.array: a.values for a in plan.arrays.values() if a.values is not None},
+    )
+
+
+def coordinate_placements(
+    physical: Physical,
+    plan: vrt.VrtPlan,
+    placements: Mapping[str, tuple[Placement, ...]],
+    array: vrt.VrtArray,
+) -> tuple[Placement, ...]:
+    """Where each source's piece of a one-dimensional coordinate lies, from the arrays that have its axis."""
+    found: dict[tuple[str, Key], Placement] = {}
+    for other in plan.arrays.values():
+        if array.dims[0] not in other.dims:
+            continue
+        i = other.dims.index(array.dims[0])
+        for p in placements.get(other.array, ()):
+            if array.array in physical.have[p.source]:
+                dest = (p.dest[i],)
+                slab = Placement(p.source, array.array, (p.src_offset[i],), (p.count[i],), dest)
+                found.setdefault((p.source, dest), slab)
+    return tuple(sorted(found.values(), key=lambda p: (p.dest, p.source)))
+
+
+ENGINES = {"coordinates": by_coordinates, "mosaic": by_mosaic, "vrt": by_vrt}

@@ -1,0 +1,106 @@
+"""The physical layer as the plan reads it: which source has which arrays, with what metadata and values."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from byterefs.model import ArrayMeta, Source
+from byterefs.store import meta_record
+
+
+class Have(NamedTuple):
+    """One array of one source, by digests."""
+
+    meta: str
+    digest: str | None
+    """of the decoded values, where the scan read them"""
+    chunks: str | None
+    """of where the chunks lie; None where there are no chunks to refer to"""
+    kept: bool
+    """whether the decoded values are in the store"""
+
+
+@dataclass(frozen=True)
+class Physical:
+    """Everything the store knows of its sources, without the chunk rows."""
+
+    con: sqlite3.Connection
+    sources: Mapping[str, Source]
+    refused: Mapping[str, str]
+    """source -> why the scan set it aside"""
+    have: Mapping[str, Mapping[str, Have]]
+    """source -> array -> digests"""
+    metas: Mapping[str, ArrayMeta]
+
+    @classmethod
+    def load(cls, con: sqlite3.Connection) -> Physical:
+        """Read the physical layer through an open connection, which must outlive it."""
+        sources, refused, have = {}, {}, {}
+        rows = con.execute(
+            "SELECT source, size, mtime_ns, etag, refused "
+            "FROM sources JOIN byterefs_scans USING (source_id) ORDER BY source"
+        )
+        for source, size, mtime_ns, etag, reason in rows:
+            sources[source] = Source(source, size, mtime_ns, etag)
+            have[source] = dict[str, Have]()
+            if reason is not None:
+                refused[source] = reason
+        arrays = con.execute(
+            "SELECT source, array, meta, a.digest, chunks, v.digest IS NOT NULL FROM byterefs_arrays AS a "
+            "JOIN sources USING (source_id) LEFT JOIN byterefs_values AS v ON v.digest = a.digest"
+        )
+        for source, array, meta, digest, chunks, kept in arrays:
+            have[source][array] = Have(meta, digest, chunks, bool(kept))
+        metas = {
+            m: meta_record(r) for m, r in con.execute("SELECT meta, record FROM byterefs_metas")
+        }
+        return cls(con, sources, refused, have, metas)
+
+    def meta(self, source: str, array: str) -> ArrayMeta:
+        """What ``source`` says of ``array``."""
+        return self.metas[self.have[source][array].meta]
+
+    def values(self, source: str, array: str) -> np.ndarray:
+        """Decoded values of a source's array, in its own shape and dtype."""
+        meta = self.meta(source, array)
+        return np.frombuffer(self._data[self.have[source][array].digest], meta.dtype).reshape(
+            meta.shape
+        )
+
+    @cached_property
+    def _data(self) -> dict[str | None, bytes]:
+        return dict(self.con.execute('SELECT "digest", data FROM byterefs_values'))
+
+    def roots(self, sources: Iterable[str]) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+        """Root attributes that all ``sources`` share, their dtypes, and the names of those that vary."""
+        wanted = set(sources)
+        rows = self.con.execute(
+            "SELECT source, root FROM sources JOIN byterefs_scans USING (source_id)"
+        )
+        texts = {root for source, root in rows if source in wanted}
+        return shared_attrs([(r["attrs"], r["dtypes"]) for r in map(json.loads, sorted(texts))])
+
+
+def shared_attrs(
+    records: Iterable[tuple[Mapping[str, Any], Mapping[str, str]]],
+) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """Attributes equal (value and dtype) in all records, their dtypes, and the names of the others."""
+    records = list(records)
+    names = sorted({name for attrs, _ in records for name in attrs})
+    attrs, dtypes, varying = {}, {}, []
+    for name in names:
+        seen = {json.dumps([a.get(name), d.get(name), name in a]) for a, d in records}
+        if len(seen) > 1:
+            varying.append(name)
+            continue
+        attrs[name] = records[0][0][name]
+        if name in records[0][1]:
+            dtypes[name] = records[0][1][name]
+    return attrs, dtypes, varying

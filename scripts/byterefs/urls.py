@@ -1,0 +1,114 @@
+"""One grammar for the addresses of a byte: what each reader wants of the same path, and remapping.
+
+A *source* is kept verbatim as it was opened: a plain path, ``/vsicurl/https://…``, ``/vsis3/…``,
+``https://…``, ``s3://…`` or ``file:///…``. Readers want different spellings of it (research/s3.md,
+2.1), and Icechunk wants it percent-encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+from urllib.parse import quote, unquote
+
+from byterefs.errors import RemapError
+
+Rules = Sequence[tuple[str, str]]
+ICECHUNK_SAFE = "/:@!$&'()*+,;=~-._"
+"""left as they are in an Icechunk location; space, ``%``, ``#``, ``?`` and non-ASCII are encoded"""
+
+
+def to_url(path: str) -> str:
+    """A path or GDAL name as ``scheme://…``; a plain absolute path becomes ``file:///…``, unencoded."""
+    if path.startswith("/vsicurl/"):
+        return path.removeprefix("/vsicurl/")
+    if path.startswith("/vsis3/"):
+        return "s3://" + path.removeprefix("/vsis3/")
+    if "://" in path:
+        return path
+    return "file://" + path
+
+
+def to_gdal(path: str) -> str:
+    """The name under which GDAL opens a path: ``/vsicurl/https://…``, ``/vsis3/…`` or a plain path."""
+    if path.startswith(("http://", "https://")):
+        return "/vsicurl/" + path
+    if path.startswith("s3://"):
+        return "/vsis3/" + path.removeprefix("s3://")
+    return path.removeprefix("file://")
+
+
+def to_fsspec(path: str) -> str:
+    """The name under which fsspec opens a path: ``https://…``, ``s3://…`` or a plain path."""
+    return to_url(path).removeprefix("file://")
+
+
+def to_icechunk(path: str) -> str:
+    """The URL of an Icechunk virtual location, percent-encoded (research/peers.md, B43)."""
+    scheme, _, rest = to_url(path).partition("://")
+    return f"{scheme}://{quote(rest, safe=ICECHUNK_SAFE)}"
+
+
+def from_icechunk(url: str) -> str:
+    """The unencoded URL of an Icechunk location: the inverse of :func:`to_icechunk` on URLs."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{unquote(rest)}"
+
+
+def matches(path: str, prefix: str) -> bool:
+    """Whether ``prefix`` is the start of ``path`` and ends on a path boundary."""
+    return path.startswith(prefix) and (
+        prefix.endswith("/") or len(path) == len(prefix) or path[len(prefix)] == "/"
+    )
+
+
+def longest_first(rules: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Remap rules in the order in which they are tried: longest prefix first, then by name."""
+    return sorted(rules, key=lambda rule: (-len(rule[0]), rule))
+
+
+def remap(path: str, rules: Rules, *, target: str) -> str:
+    """``path`` with its longest matching prefix replaced (mdim-refs/0.2, "Remap at publish").
+
+    Without rules (the target ``access``) the path itself. Raises RemapError if no rule matches.
+    """
+    if not rules:
+        return path
+    for prefix, replacement in longest_first(rules):
+        if matches(path, prefix):
+            return replacement + path[len(prefix) :]
+    raise RemapError(
+        f"{path}: no remap rule of target {target!r} covers this source (rules: "
+        f"{', '.join(prefix for prefix, _ in longest_first(rules))}); add its prefix under "
+        f"remap: {target}: or leave the source out with source.pattern"
+    )
+
+
+def unmap(path: str, rules: Rules, *, target: str) -> str:
+    """A published path as its source: the longest matching replacement is put back."""
+    if not rules:
+        return path
+    back = sorted(((r, p) for p, r in rules), key=lambda rule: (-len(rule[0]), rule))
+    for replacement, prefix in back:
+        if matches(path, replacement):
+            return prefix + path[len(replacement) :]
+    raise RemapError(f"{path}: no remap rule of target {target!r} leads to this published path")
+
+
+def parent(path: str) -> str:
+    """The folder of a path, with a trailing slash."""
+    return (
+        str(PurePosixPath(path).parent).rstrip("/") + "/"
+        if "://" not in path
+        else (path.rsplit("/", 1)[0] + "/")
+    )
+
+
+def file_name(name: str) -> str:
+    """An array's name as a relative path that stays inside its folder, percent-encoded.
+
+    >>> file_name("g/sst"), file_name("../a b")
+    ('g/sst', '%2E%2E/a%20b')
+    """
+    parts = [quote(part, safe="") for part in name.split("/")]
+    return "/".join(p.replace(".", "%2E") if set(p) == {"."} else p for p in parts)

@@ -1,0 +1,350 @@
+"""The view: the global chunk index ``refs_<array>``, computed from chunks and placements.
+
+It is arithmetic over packed columns and is not stored; what is stored are the digests of its
+fragments, from which an emitter knows what changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from byterefs import urls
+from byterefs.errors import StoreError
+from byterefs.files import digest
+from byterefs.grid import chunk_grid, chunk_span, fragment_steps, linear, unlinear
+from byterefs.model import ABSENT, Array, Fragment, Key, Placement, Refs, Source
+from byterefs.physical import Have
+from byterefs.store import reading
+
+
+class View:
+    """A dataset as its table says it is: sources, arrays, coordinates, and rows on demand."""
+
+    def __init__(self, con: sqlite3.Connection, store: Path) -> None:
+        self._con, self.store = con, store
+        self._meta: dict[str, str] = dict(con.execute("SELECT key, value FROM meta"))
+        if "plan" not in self._meta:
+            raise StoreError(
+                f"{store}: the store has no plan yet; run the workflow, or scripts/plan.py"
+            )
+
+    @classmethod
+    def open(cls, store: Path) -> View:
+        """The view of a working store that has a plan; close it, or use it in ``with``."""
+        context = reading(store)
+        view = cls(context.__enter__(), store)
+        view._context = context  # type: ignore[attr-defined]
+        return view
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection to the store."""
+        self._con.close()
+
+    @property
+    def dataset(self) -> str:
+        """Name of the dataset."""
+        return self._meta["dataset"]
+
+    @property
+    def title(self) -> str:
+        """Title of the dataset, for people."""
+        return self._meta["title"]
+
+    @property
+    def vrt(self) -> str:
+        """The plan as a VRT, sources verbatim."""
+        return self._meta["plan"]
+
+    @cached_property
+    def root(self) -> dict[str, Any]:
+        """Root attributes that all planned sources share."""
+        return dict(json.loads(self._meta["root"]))
+
+    @cached_property
+    def root_dtypes(self) -> dict[str, str]:
+        """Numpy dtypes of the root attributes."""
+        return dict(json.loads(self._meta["root_dtypes"]))
+
+    @cached_property
+    def varying(self) -> list[str]:
+        """Names of root attributes that differ by source: listed, not copied."""
+        return list(json.loads(self._meta["varying"]))
+
+    @cached_property
+    def sources(self) -> list[Source]:
+        """Planned sources in plan order; ``Refs.source`` indexes this list."""
+        rows = self._con.execute(
+            "SELECT source, size, mtime_ns, etag FROM sources JOIN byterefs_scans USING (source_id)"
+        )
+        by_name = {row[0]: Source(*row) for row in rows}
+        lost = [s for s in json.loads(self._meta["order"]) if s not in by_name]
+        if lost:
+            raise StoreError(
+                f"{self.store}: source {lost[0]} of the plan is gone from the store; run the workflow again"
+            )
+        return [by_name[s] for s in json.loads(self._meta["order"])]
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Source -> its position in ``sources``."""
+        return {s.source: i for i, s in enumerate(self.sources)}
+
+    @cached_property
+    def arrays(self) -> dict[str, Array]:
+        """All global arrays, sorted by name, coordinates among them."""
+        placements = self._placements
+        rows = self._con.execute(
+            'SELECT array, kind, storage, dims, shape, chunks, dtype, fill, codec, attrs, affine, "values", '
+            "attr_dtypes, grid_mapping, info, refused FROM arrays ORDER BY array"
+        )
+        return {row[0]: array_of(row, placements.get(row[0], ())) for row in rows}
+
+    @cached_property
+    def _placements(self) -> dict[str, tuple[Placement, ...]]:
+        rows = self._con.execute(
+            "SELECT array, source, source_array, src_offset, count, dest FROM placements "
+            "JOIN sources USING (source_id) ORDER BY array, position"
+        )
+        out: dict[str, list[Placement]] = {}
+        for array, source, source_array, *slabs in rows:
+            src_offset, count, dest = (tuple(json.loads(s)) for s in slabs)
+            out.setdefault(array, []).append(
+                Placement(source, source_array, src_offset, count, dest)
+            )
+        return {array: tuple(found) for array, found in out.items()}
+
+    @cached_property
+    def remap(self) -> dict[str, list[tuple[str, str]]]:
+        """Target -> its (prefix, replacement) rules, longest prefix first."""
+        out: dict[str, list[tuple[str, str]]] = {}
+        for target, prefix, replacement in self._con.execute("SELECT * FROM remap"):
+            out.setdefault(target, []).append((prefix, replacement))
+        return {target: urls.longest_first(rules) for target, rules in sorted(out.items())}
+
+    @property
+    def targets(self) -> list[str]:
+        """``access`` (the sources as they were opened), then the remap targets."""
+        return ["access", *(t for t in self.remap if t != "access")]
+
+    def published(self, source: str, target: str) -> str:
+        """The path under which ``target`` serves a source; RemapError if its rules do not cover it."""
+        return urls.remap(source, self.remap.get(target, []), target=target)
+
+    def paths(self, target: str) -> list[str]:
+        """The published path of every source, in the order of ``sources``."""
+        return [self.published(s.source, target) for s in self.sources]
+
+    def prefixes(self) -> list[str]:
+        """Stable source prefixes, each ending in ``/``: every source lies under one of them.
+
+        They come from the remap rules and the provider's root, never from the sources at hand,
+        so an append does not change them; a source outside them brings its server or top folder.
+        """
+        wanted = {p.rstrip("/") + "/" for rules in self.remap.values() for p, _ in rules}
+        if self._meta.get("prefix"):
+            wanted.add(self._meta["prefix"])
+        for s in self.sources:
+            if not any(s.source.startswith(p) for p in wanted):
+                wanted.add(top_folder(s.source))
+        return sorted(wanted)
+
+    def referenced(self) -> list[str]:
+        """Names of the arrays that have ``refs_<array>``."""
+        return [
+            a.array for a in self.arrays.values() if a.storage == "referenced" and not a.refused
+        ]
+
+    def grid(self, array: str) -> Key:
+        """Global chunk grid: ``ceil(shape / chunks)``."""
+        return chunk_grid(self.arrays[array].shape, self.arrays[array].chunks)
+
+    def fragments(self, array: str) -> list[Fragment]:
+        """The array's rows cut along ``dim_0`` into runs of about 100,000, each with its digest.
+
+        The digest covers source, stat, slab and chunk ranges of everything inside, so it is made
+        from one row per source without reading the chunks.
+        """
+        a, grid = self.arrays[array], self.grid(array)
+        steps = fragment_steps(grid)
+        inside: dict[int, list[Any]] = {}
+        for p in a.placements:
+            first, last = chunk_span(p.dest[0], p.count[0], a.chunks[0])
+            chunks = self._have[(p.source, p.source_array)].chunks
+            for k in range(first // steps, -(-last // steps)):
+                inside.setdefault(k, []).append([*p, chunks, self.sources[self.index[p.source]]])
+        out = []
+        for k in range(-(-grid[0] // steps)):
+            start, stop = k * steps, min((k + 1) * steps, grid[0])
+            made_of = [array, start, stop, list(grid[1:]), a.chunks, inside.get(k, [])]
+            out.append(Fragment(array, start, stop, digest(made_of)))
+        return out
+
+    def refs(self, array: str, start: int = 0, stop: int | None = None) -> Refs:
+        """Rows of ``refs_<array>`` for ``dim_0`` chunk keys ``[start, stop)``, in C order."""
+        a, grid = self.arrays[array], self.grid(array)
+        stop = grid[0] if stop is None else stop
+        shape = (stop - start, *grid[1:])
+        source = np.full(shape, -1, np.int32)
+        offset = np.full(shape, ABSENT, np.int64)
+        size = np.full(shape, ABSENT, np.int64)
+        data: dict[int, bytes] = {}
+        for p in a.placements:
+            spans = [chunk_span(d, n, c) for d, n, c in zip(p.dest, p.count, a.chunks, strict=True)]
+            first, last = max(spans[0][0], start), min(spans[0][1], stop)
+            if first >= last:
+                continue
+            spans[0] = (first, last)
+            shift = [
+                s // c - d // c for s, d, c in zip(p.src_offset, p.dest, a.chunks, strict=True)
+            ]
+            here = tuple(
+                slice(lo - (start if i == 0 else 0), hi - (start if i == 0 else 0))
+                for i, (lo, hi) in enumerate(spans)
+            )
+            there = tuple(slice(lo + s, hi + s) for (lo, hi), s in zip(spans, shift, strict=True))
+            own_offset, own_size, own_data = self._chunks(p.source, p.source_array)
+            source[here] = self.index[p.source]
+            offset[here] = own_offset[there]
+            size[here] = own_size[there]
+            for position, chunk in own_data.items():
+                key = [
+                    k - s for k, s in zip(unlinear(position, own_offset.shape), shift, strict=True)
+                ]
+                if all(lo <= k < hi for k, (lo, hi) in zip(key, spans, strict=True)):
+                    data[linear((key[0] - start, *key[1:]), shape)] = chunk
+        return Refs(source.ravel(), offset.ravel(), size.ravel(), dict(sorted(data.items())))
+
+    @cached_property
+    def _have(self) -> Mapping[tuple[str, str], Have]:
+        rows = self._con.execute(
+            "SELECT source, array, meta, a.digest, chunks FROM byterefs_arrays AS a JOIN sources USING (source_id)"
+        )
+        return {
+            (source, array): Have(meta, d, chunks, False) for source, array, meta, d, chunks in rows
+        }
+
+    def _chunks(self, source: str, array: str) -> tuple[np.ndarray, np.ndarray, dict[int, bytes]]:
+        """Offsets and sizes of a source's array on its own chunk grid, and its inline chunks by position."""
+        source_id, offset, size, record = self._con.execute(
+            "SELECT source_id, a.offset, a.size, record FROM sources JOIN byterefs_arrays AS a USING (source_id) "
+            "JOIN byterefs_metas USING (meta) WHERE source = ? AND array = ?",
+            (source, array),
+        ).fetchone()
+        meta = json.loads(record)
+        grid = chunk_grid(meta["shape"], meta["chunks"])
+        inline = self._con.execute(
+            "SELECT position, data FROM byterefs_inline WHERE source_id = ? AND array = ?",
+            (source_id, array),
+        )
+        return (
+            np.frombuffer(offset, "<i8").reshape(grid),
+            np.frombuffer(size, "<i8").reshape(grid),
+            dict(inline),
+        )
+
+
+def array_of(row: tuple[Any, ...], placements: tuple[Placement, ...]) -> Array:
+    """An Array from a row of the working store's ``arrays``; affine values are computed."""
+    (
+        name,
+        kind,
+        storage,
+        dims,
+        shape,
+        chunks,
+        dtype,
+        fill,
+        codec,
+        attrs,
+        spacing,
+        values,
+        dtypes,
+        mapping,
+        info,
+        refused,
+    ) = row
+    shape, spacing = tuple(json.loads(shape)), None if spacing is None else json.loads(spacing)
+    if spacing is not None:
+        values = (spacing["start"] + spacing["step"] * np.arange(shape[0])).astype(dtype).tobytes()
+    return Array(
+        array=name,
+        kind=kind,
+        storage=storage,
+        dims=tuple(json.loads(dims)),
+        shape=shape,
+        chunks=tuple(json.loads(chunks)),
+        dtype=dtype,
+        fill=fill,
+        codec=json.loads(codec),
+        info=info,
+        attrs=json.loads(attrs),
+        attr_dtypes=json.loads(dtypes),
+        grid_mapping=mapping,
+        affine=spacing,
+        values=values,
+        placements=placements,
+        refused=refused,
+    )
+
+
+def top_folder(source: str) -> str:
+    """The server or first folder of a source: ``https://host/``, ``s3://bucket/``, ``/vsis3/bucket/``, ``/data/``."""
+    for lead in ("/vsicurl/https://", "/vsicurl/http://", "/vsis3/"):
+        if source.startswith(lead):
+            return lead + source[len(lead) :].split("/")[0] + "/"
+    if "://" in source:
+        scheme, _, rest = source.partition("://")
+        return f"{scheme}://{rest.split('/')[0]}/"
+    return "/" + source.split("/")[1] + "/"
+
+
+def array_digest(a: Array) -> str:
+    """Digest of an array's row and values, without its placements."""
+    row = {f.name: getattr(a, f.name) for f in fields(a) if f.name not in ("values", "placements")}
+    return digest([row, hashlib.sha256(a.values or b"").hexdigest()])
+
+
+def receipt(view: View) -> dict[str, Any]:
+    """The receipt of the view: per array its fragments, and the arrays that cannot have refs."""
+    fragments = {
+        name: [{"start": f.start, "stop": f.stop, "digest": f.digest} for f in view.fragments(name)]
+        for name in view.referenced()
+    }
+    rows = sum(int(np.prod(view.grid(name), dtype=np.int64)) for name in view.referenced())
+    arrays = {a.array: array_digest(a) for a in view.arrays.values()}
+    content = {
+        "fragments": fragments,
+        "arrays": arrays,
+        "root": digest([view.root, view.root_dtypes, view.varying, view.title]),
+        "sources": digest([list(s) for s in view.sources]),
+        "remap": digest(view.remap),
+        "refused": {a.array: a.refused for a in view.arrays.values() if a.refused},
+    }
+    counts = {
+        "arrays": len(view.arrays),
+        "referenced": len(fragments),
+        "rows": rows,
+        "sources": len(view.sources),
+    }
+    return {"stage": "view", "digest": digest(content), "counts": counts, **content}
