@@ -125,7 +125,7 @@ def walk(schema: dict[str, Any], prefix: str = ""):
         ({"scan__batch": 0}, "scan.batch: 0 is less than the minimum of 1"),
         ({"plan__axis": "sparse"}, "plan.axis: 'sparse' is none of: packed, dense"),
         ({"plan__eras": 3}, "plan.eras: 3 does not fit: What a change of codec"),
-        ({"plan": {}}, "plan: the key `concat` is missing"),
+        ({"source": {"provider": "local", "path": "a"}}, "source: the key `pattern` is missing"),
         ({"plan__engine": "vrt"}, "plan: the key `vrt` is missing"),
         ({"source__provider": "s3"}, "source: the key `url` is missing"),
         ({"source__provider": "ftp"}, "source.provider: 'ftp' is none of: local, listing"),

@@ -49,5 +49,3 @@ def scans(
                 raise
             refused[source] = str(error)
             log.warning("set aside: %s", error)
-
-

@@ -157,8 +157,11 @@ def test_receipts_of_a_store_that_is_gone_are_removed_unless_they_asked_for_ever
     assert receipt.exists() is kept
 
 
-def test_a_store_receipt_without_its_store_is_removed(archive: Path, tmp_path: Path) -> None:
-    receipt = tmp_path / "store/receipt.json"
+@pytest.mark.parametrize("stage", ["store", "plan"])
+def test_the_receipt_of_what_lay_in_a_lost_store_is_removed(
+    archive: Path, tmp_path: Path, stage: str
+) -> None:
+    receipt = tmp_path / stage / "receipt.json"
     receipt.parent.mkdir()
     receipt.write_text("{}")
     discover.refresh(make(archive), tmp_path)

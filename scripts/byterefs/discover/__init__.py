@@ -87,17 +87,18 @@ def refresh(config: Mapping[str, Any], results: Path, *, allow_removal: bool = F
 
 
 def forget_lost_store(results: Path) -> None:
-    """Remove the receipts of `discover` and `store` where they tell of a store that is gone.
+    """Remove the receipts that tell of a store that is gone, so that another one is made whole.
 
-    Their pending sources are what was new to that store: another one needs all of them.
+    The pending sources in the receipt of `discover` are what was new to that store, and the plan
+    lay inside it; equal receipts of a new store would let Snakemake leave both as they are.
     """
     if (results / "store" / "store.sqlite").exists():
         return
-    receipt = results / "discover" / "receipt.json"
-    stored = results / "store" / "receipt.json"
-    if stored.exists() or (receipt.exists() and json.loads(receipt.read_text())["counts"]["known"]):
+    receipts = [results / stage / "receipt.json" for stage in ("discover", "store", "plan")]
+    if receipts[0].exists() and json.loads(receipts[0].read_text())["counts"]["known"] == 0:
+        receipts = receipts[1:]  # it asked for every source: a first build that goes on
+    for receipt in receipts:
         receipt.unlink(missing_ok=True)
-        stored.unlink(missing_ok=True)
 
 
 def discover(

@@ -1,0 +1,53 @@
+"""What a stage does around its one library call: read the receipt before it, write its own.
+
+Each function gives back the counts that its receipt holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from byterefs import emitters, files, plan, receipts, store, view
+
+
+def update_store(
+    discovered: Path, batches: Sequence[Path], store_path: Path, receipt: Path
+) -> dict[str, Any]:
+    """Merge the scans of all batches, forget the sources that are gone.
+
+    The plan lies in the store and loses the placements of what is replaced, so its receipt is
+    removed first: an equal receipt of `store` would otherwise leave it as it is.
+    """
+    work = receipts.read(discovered)
+    if batches or work["removed"]:
+        (store_path.parents[1] / "plan" / "receipt.json").unlink(missing_ok=True)
+    done = store.update(store_path, batches, work["removed"])
+    return receipts.write(receipt, "store", done)
+
+
+def make_plan(store_path: Path, receipt: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Plan into the store and into the folder of the receipt."""
+    folder = receipt.parent
+    done = plan.plan(store_path, folder, config)
+    covers = {name: files.file_digest(folder / name) for name in ("plan.vrt", "consistency.json")}
+    return receipts.write(receipt, "plan", {**done, "covers": covers})
+
+
+def look(store_path: Path, receipt: Path) -> dict[str, Any]:
+    """Digest every fragment of the view."""
+    with view.View.open(store_path) as opened:
+        return receipts.write(receipt, "view", view.receipt(opened))
+
+
+def emit(
+    store_path: Path, receipt: Path, target: str, form: str, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Bring one form up to date with the view that its receipt describes."""
+    viewed = receipts.read(receipt.parents[2] / "view" / "receipt.json")
+    out = receipt.with_name(form)
+    done = emitters.build(
+        store_path, viewed["digest"], out, form=form, target=target, options=options
+    )
+    return receipts.write(receipt, "emit", done)
