@@ -1,0 +1,33 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+pytest.register_assert_rewrite("conformance", "conformance_emitters")
+
+# two shared cores: a slow example is the machine's, not the code's
+settings.register_profile("byterefs", deadline=None, max_examples=50)
+settings.load_profile("byterefs")
+
+Shared = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Shared:
+    """Where a file of the shared data folder lies; skips without the folder, fails without the file."""
+    beside = Path(__file__).parents[2] / "shared"
+    root = Path(os.environ.get("BYTEREFS_SHARED") or beside) / "data"
+
+    def find(path: str) -> Path:
+        if not root.is_dir():
+            pytest.skip(f"shared data folder absent ({root})")
+        assert (root / path).exists(), f"{root} has no {path}"
+        return root / path
+
+    return find
