@@ -1,0 +1,377 @@
+"""The Parquet form: flat reference tables that describe themselves, one folder per target.
+
+``refs_<array>.parquet`` has the columns of ``refs_<array>`` (mdim-refs/0.2: ``dim_0`` … , present,
+path, offset, size, info, data), sorted, with row groups of about 64,000 rows whose statistics tell
+a query which of them to skip; ``partition:`` cuts it into ``refs_<array>/part-<k>.parquet``. Beside
+them ``sources.parquet``, and ``arrays.json`` with every array's row and the coordinates' values.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from byterefs import FORMAT, urls
+from byterefs.codecs import numcodecs_refusal
+from byterefs.emitters import Described, Reader, Rows, refuse_misaligned, write_open
+from byterefs.emitters._parts import Flat, Parts, cut
+from byterefs.emitters._table import Chunk, read_window
+from byterefs.errors import EmitError
+from byterefs.files import canonical
+from byterefs.grid import chunk_grid, fragment_steps
+from byterefs.model import ABSENT, Array, Key, Refs
+from byterefs.store import quote
+from byterefs.view import View
+from byterefs.zarr_meta import inline_values
+
+PER_TARGET = True
+FORM = "parquet"
+ROW_GROUP = 65_536
+PART_ROWS = 1_000_000
+"""rows of one file, about, with ``partition: true``"""
+
+
+def emit(
+    view: View, out: Path, *, target: str, options: Mapping[str, Any], state: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Bring the folder ``out`` up to date; a file is rewritten only if its rows, paths or array changed.
+
+    Raises RemapError for a source that the target does not cover.
+    """
+    refuse_misaligned(view, FORM)
+    paths, rules = view.paths(target), view.remap.get(target, [])
+    parts = Parts(out, state)
+    for name in view.referenced():
+        for file, flat, fragments, described in tables(view, name, rules, options.get("partition")):
+
+            def render(
+                path: Path,
+                flat: Flat = flat,
+                fragments: Sequence[int] = fragments,
+                described: Mapping[str, str] = described,
+                info: str = view.arrays[name].info,
+            ) -> bool:
+                return write_rows(path, flat, fragments, paths, info, described)
+
+            digests = [flat.fragments[i].digest for i in fragments]
+            parts.file(file, [digests, rules, described], render)
+    sources = source_table(view, paths)
+    parts.file("sources.parquet", sources.to_pydict(), lambda path: write_table(sources, path))
+    parts.bytes("arrays.json", canonical(arrays_document(view, target)).encode() + b"\n")
+    result = parts.finish()
+    covered = {name: coverage(array) for name, array in view.arrays.items()}
+    write_open(out, view, FORM, target, opening(view, options.get("partition")), covered)
+    return result
+
+
+def coverage(array: Array) -> dict[str, bool | str]:
+    """Every reader of Parquet sees the rows; bytes are decoded by the reader's own numcodecs."""
+    rows = {"duckdb": True, "gdal": True, "r": True}
+    return {**rows, "numcodecs": numcodecs_refusal(array.codec) or True}
+
+
+def tables(
+    view: View, name: str, rules: urls.Rules, partition: Any
+) -> list[tuple[str, Flat, list[int], dict[str, str]]]:
+    """File, rows, fragment numbers and key-value metadata of each Parquet file of an array."""
+    flat = Flat(view, name)
+    numbers = list(range(len(flat.fragments)))
+    stem = f"refs_{urls.file_name(name)}"
+    head = {"meta": canonical({"format_version": FORMAT, "dataset": view.dataset})}
+    head["remap"] = canonical([list(rule) for rule in rules])
+    row = array_row(view.arrays[name])
+    if not partition:
+        return [(f"{stem}.parquet", flat, numbers, {**head, "array": canonical(row)})]
+    del row["shape"]  # it grows with an append, which rewrites the last part only
+    each = fragments_per_part(flat, PART_ROWS if partition is True else int(partition))
+    starts = range(0, len(numbers), each)
+    return [
+        (f"{stem}/part-{k}.parquet", flat, numbers[i : i + each], {**head, "array": canonical(row)})
+        for k, i in enumerate(starts)
+    ]
+
+
+def fragments_per_part(flat: Flat, rows: int) -> int:
+    """Whole fragments in a file of about ``rows`` rows, at least one; the same after an append."""
+    return max(1, rows // (fragment_steps(flat.grid) * flat.width))
+
+
+# --- rows ------------------------------------------------------------------------------------------
+
+
+def write_rows(
+    path: Path,
+    flat: Flat,
+    fragments: Sequence[int],
+    paths: Sequence[str],
+    info: str,
+    described: Mapping[str, str],
+) -> bool:
+    """The rows of some fragments as one Parquet file, each fragment in row groups of its own."""
+    schema = row_schema(len(flat.grid)).with_metadata(dict(described))
+    options = {"compression": "zstd", "use_dictionary": ["path", "info"], "store_schema": False}
+    with pq.ParquetWriter(path, schema, **options) as writer:
+        for i in fragments:
+            refs, first = flat.fragment(i), flat.fragments[i].start
+            for start in range(0, len(refs.source), ROW_GROUP):
+                rows = cut(refs, start, min(start + ROW_GROUP, len(refs.source)))
+                table = row_table(rows, start, first, flat.grid, paths, info, schema)
+                if len(table):
+                    writer.write_table(table, row_group_size=len(table))
+    return True
+
+
+def row_schema(rank: int) -> pa.Schema:
+    """The columns of ``refs_<array>``, with 64-bit offset and size."""
+    dims = [(f"dim_{i}", pa.int32()) for i in range(rank)]
+    text = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema(
+        [
+            *dims,
+            ("present", pa.int8()),
+            ("path", text),
+            ("offset", pa.int64()),
+            ("size", pa.int64()),
+            ("info", text),
+            ("data", pa.binary()),
+        ]
+    )
+
+
+def row_table(
+    refs: Refs,
+    start: int,
+    first: int,
+    grid: Key,
+    paths: Sequence[str],
+    info: str,
+    schema: pa.Schema,
+) -> pa.Table:
+    """Rows of the table; ``start`` is the first row's position from ``dim_0`` key ``first``.
+
+    A chunk that no source covers has no row; an absent one has ``present`` 0 and nothing else.
+    """
+    known = np.flatnonzero(refs.source >= 0)
+    keys = np.unravel_index(known + start, grid)
+    here, present = refs.offset[known] >= 0, refs.offset[known] >= 0
+    present[np.searchsorted(known, list(refs.data))] = True
+    size = refs.size[known].copy()
+    used, index = np.unique(refs.source[known][here], return_inverse=True)
+    codes = np.zeros(len(known), np.int32)
+    codes[here] = index
+    names = pa.array([paths[i] for i in used.tolist()], pa.string())
+    data = [refs.data.get(i) for i in known.tolist()] if refs.data else None
+    if data is not None:
+        for i, chunk in enumerate(data):
+            if chunk is not None:
+                size[i] = len(chunk)
+    columns = [
+        *(pa.array((k + (first if i == 0 else 0)).astype(np.int32)) for i, k in enumerate(keys)),
+        pa.array(present.astype(np.int8)),
+        pa.DictionaryArray.from_arrays(pa.array(codes, mask=~here), names),
+        pa.array(refs.offset[known], mask=~here),
+        pa.array(size, mask=~present),
+        pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(len(known), np.int32), mask=~present), pa.array([info])
+        ),
+        pa.nulls(len(known), pa.binary()) if data is None else pa.array(data, pa.binary()),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def write_table(table: pa.Table, path: Path) -> bool:
+    """A small table as one file."""
+    pq.write_table(table, path, compression="zstd", store_schema=False)
+    return True
+
+
+def source_table(view: View, paths: Sequence[str]) -> pa.Table:
+    """``sources``: source_id, source as the target serves it, size in bytes, mtime in UTC seconds, etag."""
+    return pa.table(
+        {
+            "source_id": pa.array(range(1, len(paths) + 1), pa.int64()),
+            "source": pa.array(paths, pa.string()),
+            "size": pa.array([s.size for s in view.sources], pa.int64()),
+            "mtime": pa.array([s.mtime for s in view.sources], pa.int64()),
+            "etag": pa.array([s.etag for s in view.sources], pa.string()),
+        }
+    )
+
+
+# --- arrays.json -----------------------------------------------------------------------------------
+
+
+def arrays_document(view: View, target: str) -> dict[str, Any]:
+    """``meta`` with the root attributes, and every array's row by name."""
+    meta = {
+        "format_version": FORMAT,
+        "dataset": view.dataset,
+        "title": view.title,
+        "target": target,
+        "attrs": view.root,
+        "attr_dtypes": view.root_dtypes,
+        "varying_attrs": view.varying,
+    }
+    rows = {name: array_row(array) for name, array in view.arrays.items()}
+    for name, array in view.arrays.items():
+        if array.storage != "referenced":
+            rows[name]["values"] = base64.b64encode(inline_values(array)).decode()
+    return {"meta": meta, "arrays": rows}
+
+
+def array_row(array: Array) -> dict[str, Any]:
+    """A row of ``arrays``, without its values."""
+    return {
+        "array": array.array,
+        "kind": array.kind,
+        "storage": array.storage,
+        "dims": list(array.dims),
+        "shape": list(array.shape),
+        "chunks": list(array.chunks),
+        "dtype": array.dtype,
+        "fill": array.fill,
+        "codec": dict(array.codec),
+        "attrs": dict(array.attrs),
+        "attr_dtypes": dict(array.attr_dtypes),
+        "affine": array.affine,
+        "grid_mapping": array.grid_mapping,
+    }
+
+
+def opening(view: View, partition: Any) -> dict[str, list[str]]:
+    """The lines of ``open.json``, relative to the folder of the form."""
+    names = view.referenced()
+    if not names:
+        return {"duckdb": ["SELECT * FROM 'sources.parquet'"]}
+    stem = f"refs_{urls.file_name(names[0])}"
+    files = f"{stem}/*.parquet" if partition else f"{stem}.parquet"
+    table = literal(files)
+    return {
+        "gdal": [f'ogrinfo -al "{files.replace("*", "part-0")}"'],
+        "duckdb": [
+            f"SELECT * FROM read_parquet({table}) WHERE dim_0 BETWEEN 0 AND 2 AND present = 1",
+            f"SELECT path, count(*) AS chunks, sum(size) AS bytes FROM read_parquet({table}) "
+            f"WHERE dim_0 BETWEEN 0 AND 2 AND path IS NOT NULL GROUP BY path ORDER BY path",
+        ],
+        "r": [f'arrow::open_dataset("{stem if partition else files}")'],
+        "python": [
+            "import duckdb",
+            f'rows = duckdb.sql("SELECT * FROM read_parquet({table})").arrow()',
+        ],
+    }
+
+
+def literal(text: str) -> str:
+    """An SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+# --- the proving reader ----------------------------------------------------------------------------
+
+
+def open(out: Path, *, access: Callable[[str], str], target: str = "access") -> Reader:
+    """The form in ``out`` through DuckDB; ``access`` maps a published path to one that can be read here."""
+    return ParquetReader(out, access)
+
+
+class ParquetReader:
+    """Rows by DuckDB, bytes from the sources, decoded with numcodecs."""
+
+    def __init__(self, out: Path, access: Callable[[str], str]) -> None:
+        self.out, self.access = out, access
+        document = json.loads((out / "arrays.json").read_text())
+        self.meta: dict[str, Any] = document["meta"]
+        self.rows: dict[str, dict[str, Any]] = document["arrays"]
+        self.con = duckdb.connect()
+
+    def root(self) -> Mapping[str, Any]:
+        """Root attributes."""
+        found: Mapping[str, Any] = self.meta["attrs"]
+        return found
+
+    def arrays(self) -> dict[str, Described]:
+        """What ``arrays.json`` says."""
+        return {name: self.described(name) for name in sorted(self.rows)}
+
+    def described(self, name: str) -> Described:
+        """One array's row."""
+        row = self.rows[name]
+        return Described(
+            dims=tuple(row["dims"]),
+            shape=tuple(row["shape"]),
+            chunks=tuple(row["chunks"]),
+            dtype=row["dtype"],
+            fill=row["fill"],
+            attrs=row["attrs"],
+            codec=row["codec"],
+        )
+
+    def files(self, name: str) -> list[str]:
+        """The array's Parquet file, or its parts in order."""
+        stem = self.out / f"refs_{urls.file_name(name)}"
+        whole = stem.with_name(f"{stem.name}.parquet")
+        if whole.exists():
+            return [str(whole)]
+        parts = sorted(stem.glob("part-*.parquet"), key=lambda p: int(p.stem.removeprefix("part-")))
+        if not parts:
+            raise EmitError(f"{whole}: the form has no rows of {name}; emit it again")
+        return [str(part) for part in parts]
+
+    def select(self, name: str, spans: Sequence[range]) -> pa.Table:
+        """The rows of a box of chunk keys."""
+        where = " AND ".join(f"{quote(f'dim_{i}')} BETWEEN ? AND ?" for i in range(len(spans)))
+        bounds = [edge for span in spans for edge in (span.start, span.stop - 1)]
+        statement = f"SELECT * FROM read_parquet(?) WHERE {where or 'true'}"
+        return self.con.sql(statement, params=[self.files(name), *bounds]).to_arrow_table()
+
+    def refs(self, array: str) -> Rows:
+        """Every row on the whole chunk grid; no row and ``present`` 0 alike are absent."""
+        row = self.rows[array]
+        grid = chunk_grid(row["shape"], row["chunks"])
+        table = self.select(array, [range(n) for n in grid])
+        dims = [table[f"dim_{i}"].to_numpy() for i in range(len(grid))]
+        at = np.ravel_multi_index(dims, grid)
+        path: list[str | None] = [None] * prod(grid)
+        for i, name in zip(at.tolist(), table["path"].to_pylist(), strict=True):
+            path[i] = name
+        here = table["path"].is_valid().to_numpy()
+        offset, size = np.full(prod(grid), ABSENT, np.int64), np.full(prod(grid), ABSENT, np.int64)
+        offset[at[here]] = table["offset"].filter(pa.array(here)).to_numpy()
+        size[at[here]] = table["size"].filter(pa.array(here)).to_numpy()
+        data = zip(at.tolist(), table["data"].to_pylist(), strict=True)
+        return Rows(
+            path=path, offset=offset, size=size, data={i: d for i, d in data if d is not None}
+        )
+
+    def read(self, array: str, window: tuple[slice, ...]) -> NDArray[Any]:
+        """Stored values of a window, decoded from the bytes that the rows name."""
+        described, row = self.described(array), self.rows[array]
+        if row["storage"] != "referenced":
+            values = np.frombuffer(base64.b64decode(row["values"]), described.dtype)
+            return values.reshape(described.shape)[window]
+        bounds = [s.indices(n)[:2] for s, n in zip(window, described.shape, strict=True)]
+        spans = [
+            range(lo // c, -(-hi // c)) for (lo, hi), c in zip(bounds, row["chunks"], strict=True)
+        ]
+        found = self.chunks(self.select(array, spans), len(spans))
+        return read_window(described, window, found.get)
+
+    def chunks(self, table: pa.Table, rank: int) -> dict[Key, Chunk]:
+        """Present chunks by key, their paths mapped."""
+        found = {}
+        for row in table.to_pylist():
+            if row["present"]:
+                path = None if row["path"] is None else self.access(row["path"])
+                key = tuple(row[f"dim_{i}"] for i in range(rank))
+                found[key] = Chunk(path, row["offset"], row["size"], row["data"])
+        return found

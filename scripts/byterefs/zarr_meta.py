@@ -1,0 +1,216 @@
+"""What Zarr metadata says of an array: values of inline ones, attributes, and fills in JSON.
+
+Zarr v2 has one fill per array, which readers take both for a chunk that is absent and for CF's
+``_FillValue``; Zarr v3 keeps the two apart.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from zarr.abc.codec import ArrayArrayCodec, Codec
+from zarr.dtype import parse_dtype
+from zarr.registry import get_codec_class
+
+from byterefs.codecs import attr_value, fill_text, fill_value, numcodecs_refusal, pipeline
+from byterefs.errors import EmitError
+from byterefs.model import Array
+
+
+def inline_values(array: Array) -> bytes:
+    """All values of an ``inline`` or ``affine`` array, C order, in its dtype."""
+    if array.values is not None:
+        return array.values
+    raise EmitError(
+        f"{array.array}: a {array.storage} array without values cannot be written; run the plan again"
+    )
+
+
+def groups(names: Iterable[str]) -> list[str]:
+    """The groups that paths lie in, outermost first; the root is not one of them.
+
+    >>> groups(["sst", "a/b/c"])
+    ['a', 'a/b']
+    """
+    parents = {
+        "/".join(name.split("/")[:depth])
+        for name in names
+        for depth in range(1, len(name.split("/")))
+    }
+    return sorted(parents)
+
+
+def storage_fill(array: Array) -> np.generic:
+    """What an absent chunk reads as: the source's fill, or zero where it defines none (as HDF5 does)."""
+    value = fill_value(array.fill, array.dtype)
+    return zero(array) if value is None else value
+
+
+def zero(array: Array) -> np.generic:
+    """Zero in the array's dtype; an empty string for text."""
+    scalar: np.generic = np.zeros(1, array.dtype)[0]
+    return scalar
+
+
+def cf_fill(array: Array) -> np.generic | None:
+    """The CF ``_FillValue`` in the array's dtype; None where the source has none."""
+    if "_FillValue" not in array.attrs:
+        return None
+    value = attr_value(array.attrs["_FillValue"], array.attr_dtypes.get("_FillValue", array.dtype))
+    if isinstance(value, str):
+        value = value.encode("latin-1")
+    scalar: np.generic = np.asarray(value).reshape(-1)[:1].astype(array.dtype)[0]
+    return scalar
+
+
+def attributes(array: Array) -> dict[str, Any]:
+    """CF attributes but ``_FillValue``, as JSON: scalars unboxed, floats with all digits."""
+    return {key: value for key, value in sorted(array.attrs.items()) if key != "_FillValue"}
+
+
+def json_fill(value: np.generic) -> Any:
+    """A fill value as Zarr v2 and v3 write it: number, ``"NaN"``, ``[real, imag]`` or base64 of bytes."""
+    if isinstance(value, bytes):
+        return base64.b64encode(np.asarray(value).tobytes()).decode()
+    if isinstance(value, np.complexfloating):
+        return [json_fill(value.real), json_fill(value.imag)]
+    if isinstance(value, np.floating):
+        return float(value) if np.isfinite(value) else fill_text(value)
+    return value.item()
+
+
+def one_fill(array: Array, *, absent: bool) -> Any:
+    """The Zarr v2 ``fill_value``: CF's ``_FillValue``, or null where the source has none.
+
+    Raises EmitError if the array has absent chunks, which Zarr v2 reads as that same value, and the
+    source fills them with another one.
+    """
+    wanted = cf_fill(array)
+    stored = storage_fill(array)
+    read = zero(array) if wanted is None else wanted
+    if absent and (read.tobytes() != stored.tobytes() or _has_payload(stored)):
+        raise EmitError(
+            f"{array.array}: absent chunks of the sources read as {fill_text(stored)} but "
+            f"{'there is no CF _FillValue' if wanted is None else f'_FillValue is {fill_text(wanted)}'}, "
+            f"and Zarr v2 (kerchunk) has one fill for both; the forms sqlite, vrt, parquet and "
+            f"icechunk keep the two apart: leave the array or the kerchunk form out"
+        )
+    return None if wanted is None else _plain_nan(wanted)
+
+
+def _has_payload(value: np.generic) -> bool:
+    return (fill_text(value) or "").startswith("0x")
+
+
+def _plain_nan(value: np.generic) -> Any:
+    return "NaN" if isinstance(value, np.floating) and np.isnan(value) else json_fill(value)
+
+
+def xarray_fill(value: np.generic) -> Any:
+    """A ``_FillValue`` attribute as xarray reads it in Zarr v3: floats are base64 of a ``<f8``."""
+    if isinstance(value, np.complexfloating):
+        return [xarray_fill(value.real), xarray_fill(value.imag)]
+    if isinstance(value, np.floating):
+        return base64.b64encode(struct.pack("<d", float(value))).decode()
+    return json_fill(value)
+
+
+def refuse_codec(array: Array, form: str) -> None:
+    """Raise EmitError if Zarr readers with numcodecs cannot decode the array."""
+    reason = numcodecs_refusal(array.codec)
+    if reason is not None:
+        raise EmitError(
+            f"{array.array}: codec {codec_words(array.codec)} cannot be read in the form {form}, since "
+            f"{reason}; the forms sqlite, vrt and parquet can hold it: leave the array or the form out"
+        )
+
+
+def codec_words(codec: Mapping[str, Any]) -> str:
+    """The ids of a codec in encoding order, for a sentence."""
+    return " -> ".join(str(config["id"]) for config in pipeline(codec)) or "none"
+
+
+def zarr3_group(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """``zarr.json`` of a group."""
+    return {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
+
+
+def zarr3_array(array: Array) -> dict[str, Any]:
+    """``zarr.json`` of an array; an inline array is one chunk without a codec.
+
+    Raises EmitError for a dtype or an order of codecs that Zarr v3 cannot express.
+    """
+    referenced = array.storage == "referenced"
+    chunks = array.chunks if referenced else tuple(max(1, n) for n in array.shape)
+    document = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(array.shape),
+        "data_type": zarr3_dtype(array),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunks)}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": json_fill(storage_fill(array)),
+        "codecs": zarr3_codecs(array) if referenced else [bytes_codec(array)],
+        "attributes": attributes(array),
+        "dimension_names": list(array.dims),
+    }
+    fill = cf_fill(array)
+    # xarray 2026.9 raises on a _FillValue of fixed-length text
+    if fill is not None and np.dtype(array.dtype).kind not in "SU":
+        document["attributes"]["_FillValue"] = xarray_fill(fill)
+    return document
+
+
+def zarr3_dtype(array: Array) -> Any:
+    """The Zarr v3 name of the array's dtype, without its byte order."""
+    try:
+        return parse_dtype(np.dtype(array.dtype), zarr_format=3).to_json(zarr_format=3)
+    except (TypeError, ValueError) as error:
+        raise EmitError(
+            f"{array.array}: dtype {array.dtype} has no Zarr v3 data type ({error}); the forms sqlite, "
+            f"vrt and parquet can hold it: leave the array or the form icechunk out"
+        ) from error
+
+
+def bytes_codec(array: Array) -> dict[str, Any]:
+    """Zarr's ``bytes`` codec with the byte order of the stored bytes."""
+    kind = np.dtype(array.dtype)
+    if kind.itemsize == 1 or kind.kind not in "iufc":
+        return {"name": "bytes"}
+    return {
+        "name": "bytes",
+        "configuration": {"endian": "big" if kind.str[0] == ">" else "little"},
+    }
+
+
+def zarr3_codecs(array: Array) -> list[dict[str, Any]]:
+    """The codec pipeline as ``numcodecs.*`` around the ``bytes`` codec, in encoding order."""
+    before: list[dict[str, Any]] = []
+    after: list[dict[str, Any]] = []
+    for config in pipeline(array.codec):
+        name = f"numcodecs.{config['id']}"
+        codec = {"name": name, "configuration": {k: v for k, v in config.items() if k != "id"}}
+        of_arrays = issubclass(zarr3_codec_class(array, name), ArrayArrayCodec)
+        if of_arrays and after:
+            raise EmitError(
+                f"{array.array}: codec {codec_words(array.codec)} filters elements after bytes, which "
+                f"Zarr v3 has no order for; the forms sqlite, vrt and parquet can hold it: leave the "
+                f"array or the form icechunk out"
+            )
+        (before if of_arrays else after).append(codec)
+    return [*before, bytes_codec(array), *after]
+
+
+def zarr3_codec_class(array: Array, name: str) -> type[Codec]:
+    """Zarr's class of a codec; EmitError if it has none."""
+    try:
+        return get_codec_class(name)
+    except KeyError as error:
+        raise EmitError(
+            f"{array.array}: Zarr v3 knows no codec {name} of {codec_words(array.codec)}; the forms "
+            f"sqlite, vrt and parquet can hold it: leave the array or the form icechunk out"
+        ) from error
