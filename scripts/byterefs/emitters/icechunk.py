@@ -28,6 +28,7 @@ from byterefs.emitters._icechunk import (
     put,
     remove,
     split_size,
+    splitting,
     write_piece,
 )
 from byterefs.emitters._icechunk_reader import (
