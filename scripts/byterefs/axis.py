@@ -36,13 +36,12 @@ class Units:
     units: str
     calendar: str
 
-    @property
-    def step(self) -> int:
-        """Microseconds of one unit. Raises PlanError for months, years and unknown units."""
+    def step(self, where: str) -> int:
+        """Microseconds of one unit. Raises PlanError, naming ``where``, for months, years and unknown units."""
         name = self.units.split()[0].lower()
         if name not in UNIT_NAMES:
             raise PlanError(
-                f"units {self.units!r} have no fixed length and cannot be converted exactly; "
+                f"{where}: units {self.units!r} have no fixed length and cannot be converted exactly; "
                 f"build sources of other units as a dataset of their own"
             )
         return MICROSECONDS[UNIT_NAMES[name]]
@@ -74,11 +73,12 @@ def convert(values: np.ndarray, old: Units, new: Units, where: str) -> np.ndarra
             f"{where}: calendar {old.calendar!r}, and the sources before it have {new.calendar!r}; "
             f"build these sources as a dataset of their own"
         )
+    scale = Fraction(old.step(where), new.step(where))
     delta = old.reference - new.reference
     shift = (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
     out = np.empty_like(values)
     for i, value in enumerate(values.flat):
-        exact = (Fraction(value.item()) * old.step + shift) / new.step
+        exact = Fraction(value.item()) * scale + Fraction(shift, new.step(where))
         out.flat[i] = held_exactly(
             exact, values.dtype, f"{where}: {value} {old.units!r}", new.units
         )

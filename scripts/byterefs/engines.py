@@ -145,8 +145,8 @@ def by_mosaic(
     ours = by_coordinates(physical, chosen, concat, {**options, "axis": "packed"})
     arrays = [a for a in sorted(ours.placements) if len(ours.placements[a][0].dest) > 1]
     with TemporaryDirectory() as folder:
-        text = vrt.mosaic(list(ours.order), arrays, Path(folder) / "mosaic.vrt")
-    return by_vrt_text(physical, ours.order, text, ".", "gdal mdim mosaic")
+        text = vrt.mosaic(ours.order, arrays, Path(folder) / "mosaic.vrt")
+    return by_vrt_text(physical, ours.order, text, folder, "gdal mdim mosaic")
 
 
 def by_vrt(
@@ -166,49 +166,52 @@ def by_vrt_text(
     plan = vrt.read(text, base, name)
     known = set(chosen)
     placements: dict[str, tuple[Placement, ...]] = {}
-    for array in plan.arrays.values():
-        unknown = next((p.source for p in array.placements if p.source not in known), None)
-        if unknown is not None:
-            raise PlanError(
-                f"{name}: array {array.array!r} reads {unknown}, which is not among the planned sources"
-            )
-        if array.placements:
-            placements[array.array] = tuple(sorted(array.placements, key=lambda p: p.dest))
-    used = {p.source for ps in placements.values() for p in ps}
-    order = tuple(
-        sorted(
-            used,
-            key=lambda s: min(p.dest for ps in placements.values() for p in ps if p.source == s),
-        )
-    )
-    for array in plan.arrays.values():
-        if len(array.dims) == 1 and array.array not in placements:
-            placements[array.array] = coordinate_placements(physical, plan, placements, array)
-    return Layout(
-        order,
-        plan.sizes,
-        placements,
-        {a.array: a.values for a in plan.arrays.values() if a.values is not None},
-    )
+    first: dict[str, Key] = {}
+    for entry in plan.arrays.values():
+        for p in entry.placements:
+            if p.source not in known:
+                raise PlanError(
+                    f"{name}: array {entry.array!r} reads {p.source}, which is not among the planned sources; "
+                    f"list it with source.pattern, or take it out of the VRT"
+                )
+            first[p.source] = min(first.get(p.source, p.dest), p.dest)
+        if entry.placements:
+            placements[entry.array] = tuple(sorted(entry.placements, key=lambda p: p.dest))
+    order = tuple(sorted(first, key=lambda source: (first[source], source)))
+    for array, dim in along(physical, order, plan.sizes):
+        if array not in placements:
+            placements[array] = coordinate_placements(physical, plan, placements, array, dim)
+    values = {a.array: a.values for a in plan.arrays.values() if a.values is not None}
+    return Layout(order, plan.sizes, placements, values)
+
+
+def along(
+    physical: Physical, order: Sequence[str], sizes: Mapping[str, int]
+) -> list[tuple[str, str]]:
+    """One-dimensional arrays of the sources and the dimension of the VRT that each lies along."""
+    metas = {a: physical.meta(s, a) for s in reversed(order) for a in physical.have[s]}
+    return [
+        (a, m.dims[0]) for a, m in sorted(metas.items()) if len(m.dims) == 1 and m.dims[0] in sizes
+    ]
 
 
 def coordinate_placements(
     physical: Physical,
     plan: vrt.VrtPlan,
     placements: Mapping[str, tuple[Placement, ...]],
-    array: vrt.VrtArray,
+    name: str,
+    dim: str,
 ) -> tuple[Placement, ...]:
-    """Where each source's piece of a one-dimensional coordinate lies, from the arrays that have its axis."""
+    """Where each source's piece of a one-dimensional array lies, from the arrays that share its axis."""
     found: dict[tuple[str, Key], Placement] = {}
     for other in plan.arrays.values():
-        if array.dims[0] not in other.dims:
+        if dim not in other.dims:
             continue
-        i = other.dims.index(array.dims[0])
+        i = other.dims.index(dim)
         for p in placements.get(other.array, ()):
-            if array.array in physical.have[p.source]:
-                dest = (p.dest[i],)
-                slab = Placement(p.source, array.array, (p.src_offset[i],), (p.count[i],), dest)
-                found.setdefault((p.source, dest), slab)
+            if name in physical.have[p.source]:
+                slab = Placement(p.source, name, (p.src_offset[i],), (p.count[i],), (p.dest[i],))
+                found.setdefault((p.source, slab.dest), slab)
     return tuple(sorted(found.values(), key=lambda p: (p.dest, p.source)))
 
 

@@ -291,7 +291,8 @@ def placement(s: ET.Element, array: str, base: str, name: str, shape: Key) -> Pl
     if file is None or not file.text or inner is None:
         raise PlanError(f"{name}: a <Source> of array {array!r} names no file or no array")
     source = file.text
-    if file.attrib.get("relativeToVRT") == "1":
+    # gdal mdim mosaic 3.13 writes relativetoVRT, its documentation relativeToVRT; GDAL reads both
+    if {k.lower(): v for k, v in file.attrib.items()}.get("relativetovrt") == "1":
         source = str(Path(base).absolute() / source)
         source = str(PurePosixPath(*resolve(PurePosixPath(source).parts)))
     slab, dest = s.find("SourceSlab"), s.find("DestSlab")

@@ -1,0 +1,60 @@
+"""A dataset built in a test: granules -> scans -> store -> plan -> view, without Snakemake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from byterefs import plan, scanners, store
+from byterefs.model import Source
+from byterefs.view import View
+
+
+def listed(path: Path) -> Source:
+    """A file as a provider lists it."""
+    stat = path.stat()
+    return Source(str(path), stat.st_size, stat.st_mtime_ns)
+
+
+def config(name: str = "demo", **parts: Any) -> dict[str, Any]:
+    """A dataset config with every default that the library reads; ``parts`` replace sections."""
+    sections: dict[str, Any] = {
+        "dataset": name,
+        "title": "",
+        "source": {"provider": "local", "path": "/", "pattern": r"\.nc$"},
+        "select": {"slot": [], "prefer": {}},
+        "scan": {"arrays": [], "format": "auto", "split": "step"},
+        "plan": {"engine": "coordinates", "concat": "time", "axis": "packed", "missing": "refuse"},
+        "remap": {},
+    }
+    for key, value in parts.items():
+        merged = isinstance(sections.get(key), dict) and isinstance(value, Mapping)
+        sections[key] = {**sections[key], **value} if merged else value
+    return sections
+
+
+def scan_into(
+    folder: Path, files: Iterable[Path], conf: Mapping[str, Any], removed: Iterable[str] = ()
+) -> None:
+    """Scan ``files`` and merge them into ``folder/store.sqlite`` as one batch."""
+    concat = conf["plan"].get("concat")
+    arrays = conf["scan"]["arrays"]
+    scans = [scanners.scan(listed(f), arrays=arrays, concat=concat) for f in files]
+    batch = folder / "batch.sqlite"
+    store.write_scans(batch, scans, {}, version="1")
+    store.update(folder / "store.sqlite", [batch], removed)
+    batch.unlink()
+
+
+def build(folder: Path, files: Iterable[Path], **parts: Any) -> View:
+    """The view of ``files`` as one dataset, its store and plan in ``folder``."""
+    conf = config(**parts)
+    scan_into(folder, files, conf)
+    return replan(folder, conf)
+
+
+def replan(folder: Path, conf: Mapping[str, Any]) -> View:
+    """The view after planning again what the store knows."""
+    plan.plan(folder / "store.sqlite", folder / "plan", conf)
+    return View.open(folder / "store.sqlite")

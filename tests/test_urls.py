@@ -1,0 +1,67 @@
+"""One grammar for paths, and remapping on path boundaries."""
+
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from byterefs import urls
+from byterefs.errors import RemapError
+
+SPELLINGS = [
+    ("/data/a b.nc", "/data/a b.nc", "/data/a b.nc", "file:///data/a%20b.nc"),
+    ("file:///data/a.nc", "/data/a.nc", "/data/a.nc", "file:///data/a.nc"),
+    ("/vsis3/bucket/k#1.nc", "/vsis3/bucket/k#1.nc", "s3://bucket/k#1.nc", "s3://bucket/k%231.nc"),
+    ("s3://bucket/é.nc", "/vsis3/bucket/é.nc", "s3://bucket/é.nc", "s3://bucket/%C3%A9.nc"),
+    (
+        "/vsicurl/https://h:8080/a%20b.nc",
+        "/vsicurl/https://h:8080/a%20b.nc",
+        "https://h:8080/a%20b.nc",
+        "https://h:8080/a%2520b.nc",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "gdal", "fsspec", "icechunk"), SPELLINGS)
+def test_each_reader_gets_its_own_spelling(source, gdal, fsspec, icechunk):
+    assert urls.to_gdal(source) == gdal
+    assert urls.to_fsspec(source) == fsspec
+    assert urls.to_icechunk(source) == icechunk
+    assert urls.from_icechunk(icechunk) == urls.to_url(source)
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(urls).failed == 0
+
+
+def test_the_longest_prefix_wins_and_only_on_a_path_boundary():
+    rules = [("/data", "s3://a"), ("/data/x/", "s3://b/"), ("/dat", "s3://never")]
+    assert urls.remap("/data/x/1.nc", rules, target="t") == "s3://b/1.nc"
+    assert urls.remap("/data/xy/1.nc", rules, target="t") == "s3://a/xy/1.nc"
+
+
+def test_a_path_that_no_rule_matches_is_an_error_and_not_a_pass_through():
+    with pytest.raises(
+        RemapError, match=r"/other/1.nc: no remap rule of target 'public'.*remap: public"
+    ):
+        urls.remap("/other/1.nc", [("/data/", "s3://a/")], target="public")
+
+
+def test_without_rules_the_path_stays():
+    assert urls.remap("/other/1.nc", [], target="access") == "/other/1.nc"
+
+
+@given(st.lists(st.text("ab#% é", min_size=1), min_size=1, max_size=4))
+def test_unmap_takes_a_published_path_back_to_its_source(parts):
+    rules = [("/data/", "https://h/d/"), ("/data/a/", "s3://b/")]
+    source = "/data/" + "/".join(parts)
+    published = urls.remap(source, rules, target="t")
+    assert urls.unmap(published, rules, target="t") == source
+
+
+@given(st.text(min_size=1))
+def test_a_file_name_stays_inside_its_folder_and_different_names_stay_different(name):
+    path = urls.file_name(name)
+    assert not any(set(part) == {"."} and len(part) in (1, 2) for part in path.split("/"))
+    assert urls.unquote(path) == name
