@@ -1,0 +1,332 @@
+"""What a published artefact says, against what the view says: every array, attribute, coordinate and row.
+
+No file of the archive is opened here. Each form spells fills, attributes and paths in its own way;
+this module says what the view's would be in that spelling, without asking the emitter.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from byterefs import urls
+from byterefs.codecs import attr_value, fill_text, fill_value, pipeline
+from byterefs.emitters import Described, Reader, Rows
+from byterefs.errors import VerifyError
+from byterefs.grid import unlinear
+from byterefs.model import Array, Key, Refs
+from byterefs.oracle import native
+from byterefs.view import View
+
+SPELLED: Mapping[str, Callable[[str], str]] = {
+    "kerchunk": urls.to_fsspec,
+    "vrt": urls.to_gdal,
+    "icechunk": urls.to_icechunk,
+}
+"""form -> how its reader gives a published path; the others give it verbatim"""
+
+
+def spelled(form: str, path: str) -> str:
+    """A published path as ``form`` writes it."""
+    return SPELLED.get(form, str)(path)
+
+
+def refuse(form: str, array: str, what: str, published: Any, expected: Any) -> VerifyError:
+    """The sentence of a difference; raise what it gives back."""
+    return VerifyError(
+        f"form {form}, array {array!r}: {what} is {short(published)} in what is to be published and "
+        f"{short(expected)} in the table; nothing is published: remove the form's folder below "
+        f"results/<dataset>/emit and run the workflow again"
+    )
+
+
+def short(value: Any) -> str:
+    """A value on one line, cut where it is long; a NaN that is not the usual one as its bits."""
+    if isinstance(value, np.floating) and np.isnan(value):
+        return str(fill_text(value))
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= 200 else f"{text[:150]}… ({len(text)} characters)"
+
+
+# --- metadata --------------------------------------------------------------------------------------
+
+
+def check_arrays(view: View, form: str, reader: Reader) -> Mapping[str, Described]:
+    """Compare every array's metadata; gives back what the artefact says. Raises VerifyError."""
+    found = reader.arrays()
+    for name in sorted(view.arrays.keys() ^ found.keys()):
+        there = name in found
+        raise refuse(form, name, "whether the array exists", there, not there)
+    for name, array in view.arrays.items():
+        for what, published, expected in differences(form, array, found[name]):
+            raise refuse(form, name, what, published, expected)
+    return found
+
+
+def differences(form: str, array: Array, found: Described) -> Iterator[tuple[str, Any, Any]]:
+    """(what, published, expected) of everything in which ``found`` is not ``array``."""
+    yield from unequal("dims", tuple(found.dims), array.dims)
+    yield from unequal("shape", tuple(found.shape), array.shape)
+    yield from unequal("dtype", *dtypes(form, array, found))
+    if array.storage == "referenced":
+        if found.chunks is not None or form != "vrt":
+            yield from unequal("chunk shape", found.chunks, array.chunks)
+        if form == "icechunk":
+            yield from unequal("codec", pipeline(found.codec or {}), pipeline(array.codec))
+        elif form != "vrt":
+            yield from unequal("codec", found.codec, dict(array.codec))
+    yield from fills(form, array, found)
+    yield from attributes(form, array, found)
+
+
+def unequal(what: str, published: Any, expected: Any) -> Iterator[tuple[str, Any, Any]]:
+    """One difference, or none."""
+    if published != expected:
+        yield what, published, expected
+
+
+def dtypes(form: str, array: Array, found: Described) -> tuple[str, str]:
+    """Both dtypes; GDAL has native byte order and no bool, so the VRT's is compared without."""
+    if form != "vrt":
+        return found.dtype, array.dtype
+    plain = array.dtype.replace("b1", "u1")
+    return np.dtype(found.dtype).newbyteorder("=").str, np.dtype(plain).newbyteorder("=").str
+
+
+def fills(form: str, array: Array, found: Described) -> Iterator[tuple[str, Any, Any]]:
+    """The fill in the form's spelling: what readers take an absent chunk for."""
+    if form in ("sqlite", "parquet"):
+        yield from unequal("fill", found.fill, array.fill)
+    elif form == "kerchunk":
+        yield from same_bits("fill_value", found.fill, array.attrs.get("_FillValue"), array)
+    elif form == "icechunk" and array.storage == "referenced":
+        stored = fill_value(array.fill, array.dtype)
+        zero = np.zeros((), array.dtype)[()]
+        yield from same_bits("fill_value", found.fill, zero if stored is None else stored, array)
+
+
+def same_bits(
+    what: str, published: Any, expected: Any, array: Array
+) -> Iterator[tuple[str, Any, Any]]:
+    """A difference unless both are the same value of the array's dtype; None equals None only."""
+    if (published is None) != (expected is None):
+        yield what, published, expected
+    elif published is not None:
+        one, two = (as_dtype(v, array.dtype) for v in (published, expected))
+        if one.tobytes() != two.tobytes() and not (plain_nan(one) and plain_nan(two)):
+            yield what, one[0], two[0]
+
+
+def plain_nan(value: NDArray[Any]) -> bool:
+    """Whether a value is a NaN; JSON has one NaN only, so its payload is not compared."""
+    return value.dtype.kind == "f" and bool(np.isnan(value).all())
+
+
+def as_dtype(value: Any, dtype: str) -> NDArray[Any]:
+    """A fill or attribute, however it is spelled, as a flat array of ``dtype``."""
+    kind = np.dtype(dtype)
+    if kind.kind == "c" and isinstance(value, list):
+        return np.array([complex(*(float(one(x, np.dtype("f8"))) for x in value))], kind)
+    items = np.ravel(np.asarray(value, object)).tolist()
+    return np.array([one(item, kind) for item in items], kind)
+
+
+def one(item: Any, kind: np.dtype[Any]) -> Any:
+    """One number or text: ``"NaN"``, base64 of bytes (Zarr) or of a double (xarray) as what they mean."""
+    if kind.kind == "S":
+        return text_bytes(item, kind)
+    if isinstance(item, bytes):
+        return np.frombuffer(item, kind)[0] if len(item) == kind.itemsize else item
+    if isinstance(item, str) and kind.kind in "fc" and is_double(item):
+        return np.frombuffer(base64.b64decode(item), "<f8")[0].astype(kind)
+    return attr_value(item, kind.str) if isinstance(item, str) else kind.type(item)
+
+
+def is_double(text: str) -> bool:
+    """Whether a text is the base64 of eight bytes."""
+    try:
+        return len(text) == 12 and len(base64.b64decode(text, validate=True)) == 8
+    except binascii.Error:
+        return False
+
+
+def text_bytes(item: Any, kind: np.dtype[Any]) -> bytes:
+    """A fixed-length text as bytes: as it is, latin-1, or base64 as Zarr v2 writes it."""
+    if isinstance(item, bytes):
+        return item
+    text = str(item)
+    if len(text) == -(-kind.itemsize // 3) * 4:
+        try:
+            raw = base64.b64decode(text, validate=True)
+        except binascii.Error:
+            raw = b""
+        if len(raw) == kind.itemsize:
+            return raw
+    return text.encode("latin-1")
+
+
+def attributes(form: str, array: Array, found: Described) -> Iterator[tuple[str, Any, Any]]:
+    """Every CF attribute, by its own dtype; ``_FillValue`` is a field of its own in Zarr v2."""
+    expected = dict(array.attrs)
+    published = dict(found.attrs)
+    if form == "kerchunk":
+        expected.pop("_FillValue", None)  # it is .zarray's fill_value, compared there
+    if form == "icechunk" and array.dtype[1] == "S":
+        expected.pop("_FillValue", None)  # xarray 2026.9 raises on one of fixed-length text
+    if form == "vrt":
+        expected, published = gdal_words(array, expected, published)
+    for name in sorted(expected.keys() | published.keys()):
+        if name not in expected or name not in published:
+            yield f"attribute {name!r}", published.get(name), expected.get(name)
+        elif not same_attribute(
+            published[name], expected[name], array.attr_dtypes.get(name, "str"), array.dtype
+        ):
+            yield f"attribute {name!r}", published[name], expected[name]
+
+
+def gdal_words(
+    array: Array, expected: dict[str, Any], published: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Both sides without what GDAL has no word for: empty units, and a nodata that is the storage fill.
+
+    A VRT has one nodata: in an array with a stretch that no source covers it is what that reads as.
+    """
+    if expected.get("units") == "":
+        del expected["units"]
+    stored = fill_value(array.fill, array.dtype)
+    if "_FillValue" in published and stored is not None:
+        now = as_dtype(published["_FillValue"], array.dtype)
+        if now.tobytes() == as_dtype(stored, array.dtype).tobytes():
+            published.pop("_FillValue")
+            expected.pop("_FillValue", None)
+    return expected, published
+
+
+def same_attribute(published: Any, expected: Any, dtype: str, own: str) -> bool:
+    """Whether two spellings of an attribute are the same value of its dtype."""
+    if dtype in ("str", "latin-1"):
+        return [str(x) for x in np.ravel(np.asarray(published, object))] == [
+            str(x) for x in np.ravel(np.asarray(expected, object))
+        ]
+    try:
+        one_, two = as_dtype(published, dtype), as_dtype(expected, dtype)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return one_.tobytes() == two.tobytes() or (
+        one_.shape == two.shape and plain_nan(one_) and plain_nan(two)
+    )
+
+
+def check_root(view: View, form: str, published: Mapping[str, Any]) -> None:
+    """Compare root attributes that all sources share. Raises VerifyError."""
+    for name in sorted(view.root.keys() | published.keys()):
+        there, wanted = published.get(name), view.root.get(name)
+        dtype = view.root_dtypes.get(name, "str")
+        if (
+            name not in view.root
+            or name not in published
+            or not same_attribute(there, wanted, dtype, dtype)
+        ):
+            raise refuse(form, "/", f"root attribute {name!r}", there, wanted)
+
+
+# --- coordinates -----------------------------------------------------------------------------------
+
+
+def check_coordinates(view: View, form: str, reader: Reader) -> int:
+    """Compare all values of every inline array, bit for bit; how many. Raises VerifyError."""
+    compared = 0
+    for name, array in view.arrays.items():
+        if array.values is None:
+            continue
+        window = tuple(slice(0, n) for n in array.shape)
+        expected = native(np.frombuffer(array.values, array.dtype).reshape(array.shape))
+        published = native(np.asarray(reader.read(name, window)))
+        at = first_difference(published, expected)
+        if at is not None:
+            raise refuse(
+                form, name, f"the value at {list(at)}", value_at(published, at), expected[at]
+            )
+        compared += expected.size
+    return compared
+
+
+def first_difference(a: NDArray[Any], b: NDArray[Any]) -> Key | None:
+    """Index of the first element whose bits differ; ``()`` too for a scalar or another shape or size."""
+    if a.shape != b.shape or a.dtype.itemsize != b.dtype.itemsize:
+        return (0,) * b.ndim
+    if not b.size:
+        return None
+    bits = [np.frombuffer(x.tobytes(), np.uint8).reshape(-1, x.dtype.itemsize) for x in (a, b)]
+    differ = np.flatnonzero((bits[0] != bits[1]).any(axis=1))
+    return unlinear(int(differ[0]), b.shape) if len(differ) else None
+
+
+def value_at(values: NDArray[Any], at: Key) -> Any:
+    """An element, or in words the shape and dtype of what has no such element."""
+    if len(at) == values.ndim and all(i < n for i, n in zip(at, values.shape, strict=True)):
+        return values[at]
+    return f"an array of shape {list(values.shape)} and dtype {values.dtype.str}"
+
+
+# --- rows ------------------------------------------------------------------------------------------
+
+
+def check_rows(
+    form: str, array: str, grid: Key, rows: Rows, refs: Refs, paths: Sequence[str]
+) -> int:
+    """Compare every row of an array with the view's; how many. Raises VerifyError.
+
+    ``paths`` are the sources in plan order as this form publishes them.
+    """
+    total = len(refs.offset)
+    if not len(rows.path) == len(rows.offset) == len(rows.size) == total:
+        raise refuse(form, array, "the number of rows", len(rows.path), total)
+    here = refs.offset >= 0
+    expected = np.array([*paths, None], object)[np.where(here, refs.source, -1)]
+    columns = {
+        "offset": (np.asarray(rows.offset), refs.offset),
+        "size": (np.asarray(rows.size), refs.size),
+        "path": (objects(rows.path), expected),
+    }
+    for what, (published, wanted) in columns.items():
+        if what != "path":
+            wanted = np.where(here, wanted, -1)
+        differ = np.flatnonzero(published != wanted)
+        if len(differ):
+            i = int(differ[0])
+            source = None if refs.source[i] < 0 else paths[refs.source[i]]
+            raise refuse(
+                form,
+                array,
+                f"{what} of chunk {list(unlinear(i, grid))} (source {source}, "
+                f"{len(differ)} of {total} rows differ)",
+                published[i],
+                wanted[i],
+            )
+    check_inline(form, array, grid, rows.data, refs.data)
+    return total
+
+
+def objects(items: Iterable[Any]) -> NDArray[Any]:
+    """A one-dimensional object array, also of strings of one length."""
+    items = list(items)
+    out = np.empty(len(items), object)
+    out[:] = items
+    return out
+
+
+def check_inline(
+    form: str, array: str, grid: Key, published: Mapping[int, bytes], expected: Mapping[int, bytes]
+) -> None:
+    """Compare the encoded bytes of inline chunks. Raises VerifyError."""
+    for row in sorted(published.keys() | expected.keys()):
+        there, wanted = published.get(row), expected.get(row)
+        if there != wanted:
+            what = f"the inline data of chunk {list(unlinear(row, grid))}"
+            raise refuse(form, array, what, there, wanted)

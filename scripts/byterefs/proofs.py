@@ -1,0 +1,247 @@
+"""What a form holds and what its table says, against the granules themselves, as GDAL reads them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import cftime
+import numpy as np
+from numpy.typing import NDArray
+
+from byterefs.artefact import first_difference, refuse, short, value_at
+from byterefs.codecs import fill_value
+from byterefs.emitters import Reader
+from byterefs.errors import VerifyError
+from byterefs.grid import chunk_window, linear, unlinear
+from byterefs.model import Array, Key, Placement, Refs, Source
+from byterefs.oracle import Block, Oracle, native
+from byterefs.sample import Window
+from byterefs.urls import to_gdal
+from byterefs.view import View
+
+BOUNDS = ("bounds", "climatology")
+
+
+def check_sources(sources: Sequence[Source]) -> dict[str, int]:
+    """That every local source is still what its scan saw: size, mtime. Raises VerifyError.
+
+    Gives back how many were looked at, and how many lie where no ``stat`` reaches.
+    """
+    counts = {"checked": 0, "remote": 0}
+    for s in sources:
+        path = s.source.removeprefix("file://")
+        if "://" in path or path.startswith(("/vsicurl/", "/vsis3/")):
+            counts["remote"] += 1
+            continue
+        try:
+            now = os.stat(path)
+        except OSError as error:
+            raise VerifyError(
+                f"{s.source}: the source was scanned and is gone ({error.strerror}); "
+                f"run the workflow again so that it is removed, or bring it back"
+            ) from error
+        for what, scanned, seen in (
+            ("size", s.size, now.st_size),
+            ("mtime_ns", s.mtime_ns, now.st_mtime_ns),
+        ):
+            if scanned is not None and scanned != seen:
+                raise VerifyError(
+                    f"{s.source}: {what} was {scanned} when the source was scanned and is {seen} now; "
+                    f"its byte ranges are void: run the workflow again so that it is scanned again"
+                )
+        counts["checked"] += 1
+    return counts
+
+
+# --- values ----------------------------------------------------------------------------------------
+
+
+def check_window(form: str, array: Array, reader: Reader, oracle: Oracle, w: Window) -> int:
+    """Compare one window, read through the form, with the source, bit for bit; how many values.
+
+    Raises VerifyError naming form, array, chunk, source and both values.
+    """
+    answer = oracle.read(
+        w.placement.source, w.placement.source_array, w.there, w.count, array.dtype
+    )
+    got = decoded(form, array, reader, w)
+    at = first_difference(got, answer.values)
+    if at is not None:
+        place = tuple(s + i for s, i in zip(w.start, at, strict=True))
+        raise VerifyError(
+            f"form {form}, array {array.array!r}, {chunk_of(array, place)}, element {list(place)}, source "
+            f"{w.placement.source}: it reads {short(value_at(got, at))} and {answer.by} reads "
+            f"{short(answer.values[at])} at {[s + i for s, i in zip(w.there, at, strict=True)]} of the source; nothing is "
+            f"published: remove the source's rows by touching it, or all of results/<dataset>, and run again"
+        )
+    return answer.values.size
+
+
+def decoded(form: str, array: Array, reader: Reader, w: Window) -> NDArray[Any]:
+    """The values of a window through the form's own reader. Raises VerifyError if it cannot decode."""
+    try:
+        return native(np.asarray(reader.read(array.array, w.here)))
+    except Exception as error:
+        raise VerifyError(
+            f"form {form}, array {array.array!r}, {chunk_of(array, w.start)}, source {w.placement.source}: "
+            f"its reader fails ({type(error).__name__}: {' '.join(str(error).split())}) where GDAL reads "
+            f"the source; a byte range or a codec is wrong: scan the source again"
+        ) from error
+
+
+def chunk_of(array: Array, place: Key) -> str:
+    """The chunk that holds an element of the global array, in words."""
+    return f"chunk {[i // c for i, c in zip(place, array.chunks, strict=True)]}"
+
+
+def check_gap(form: str, array: Array, reader: Reader, row: int, grid: Key) -> int:
+    """That a chunk which no source covers reads as fill; how many values. Raises VerifyError."""
+    key = unlinear(row, grid)
+    window = chunk_window(key, array.shape, array.chunks)
+    got = native(np.asarray(reader.read(array.array, window)))
+    fill = fill_value(array.fill, array.dtype)
+    expected = np.full(got.shape, 0 if fill is None else fill, array.dtype)
+    at = first_difference(got, native(expected))
+    if at is not None:
+        raise VerifyError(
+            f"form {form}, array {array.array!r}, chunk {list(key)}: no source covers it, so it must read as "
+            f"fill {short(expected[at])}, and it reads {short(value_at(got, at))}; remove the form's folder "
+            f"below results/<dataset>/emit and run the workflow again"
+        )
+    return got.size
+
+
+# --- coordinates -----------------------------------------------------------------------------------
+
+
+def check_coordinate(view: View, array: Array, oracle: Oracle, w: Window) -> int:
+    """Compare the view's coordinate at a slab with the source's own; how many values. Raises VerifyError.
+
+    Equal bits where the units are the same; where the plan converted them, the same instants.
+    """
+    p = w.placement
+    answer = oracle.read(p.source, p.source_array, w.there, w.count, array.dtype)
+    own = native(np.frombuffer(array.values or b"", array.dtype).reshape(array.shape)[w.here])
+    converted = time_units(view, array, p, oracle)
+    if converted is None:
+        at = first_difference(own, answer.values)
+        pair: tuple[Any, ...] = () if at is None else (own[at], answer.values[at])
+    else:
+        (units, calendar), (source_units, source_calendar) = converted
+        one = np.ravel(cftime.num2date(own, units, calendar))
+        two = np.ravel(cftime.num2date(answer.values, source_units, source_calendar))
+        differ = [i for i, (a, b) in enumerate(zip(one, two, strict=True)) if a != b]
+        at = unlinear(differ[0], own.shape) if differ else None
+        pair = (one[differ[0]], two[differ[0]]) if differ else ()
+    if at is not None:
+        place = [s + i for s, i in zip(w.start, at, strict=True)]
+        raise VerifyError(
+            f"array {array.array!r} is {pair[0]} at {place} of the plan, and {answer.by} reads {pair[1]} at its "
+            f"place in {p.source}: the source lies at the wrong place; remove results/<dataset>/plan and run again"
+        )
+    return answer.values.size
+
+
+Units = tuple[str, str]
+
+
+def time_units(
+    view: View, array: Array, p: Placement, oracle: Oracle
+) -> tuple[Units, Units] | None:
+    """(units, calendar) of the plan and of the source, if they are times in other units; else None.
+
+    Bounds without units of their own count as the coordinate that names them (CF 7.1).
+    """
+    names = [
+        array.array,
+        *(n for n, a in view.arrays.items() for b in BOUNDS if a.attrs.get(b) == array.array),
+    ]
+    for name in names:
+        units = view.arrays[name].attrs.get("units")
+        if not isinstance(units, str) or " since " not in units:
+            continue
+        own = oracle.text(p.source, p.source_array if name == array.array else name, "units")
+        if own is None or own == units:
+            return None
+        calendar = str(view.arrays[name].attrs.get("calendar", "standard"))
+        theirs = oracle.text(p.source, name, "calendar") or "standard"
+        return (units, calendar), (own, theirs)
+    return None
+
+
+# --- byte ranges -----------------------------------------------------------------------------------
+
+
+class Ranges:
+    """Compares byte ranges of the table with GDAL's block info, on the sources and through the plan."""
+
+    def __init__(self, view: View, oracle: Oracle) -> None:
+        self.view, self.oracle = view, oracle
+        self.counts: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        """why GDAL gave no range, with how often; such a range is proven by its values alone"""
+
+    def check(self, array: Array, refs: Refs, w: Window) -> None:
+        """Compare the range of the first chunk of a window. Raises VerifyError."""
+        key = tuple(s // c for s, c in zip(w.start, array.chunks, strict=True))
+        row = linear(key, self.view.grid(array.array))
+        if refs.offset[row] < 0:
+            return  # block info raises on a chunk that is absent or inline (research/peers.md, 0.4)
+        ours = (w.placement.source, int(refs.offset[row]), int(refs.size[row]))
+        local = tuple(s // c for s, c in zip(w.there, array.chunks, strict=True))
+        block = self.oracle.block(w.placement.source, w.placement.source_array, local)
+        self.compare("source", array, w, key, ours, block)
+        self.compare(
+            "plan", array, w, key, ours, self.oracle.planned(self.view.vrt, array.array, key)
+        )
+
+    def compare(
+        self,
+        via: str,
+        array: Array,
+        w: Window,
+        key: Key,
+        ours: tuple[str, int, int],
+        block: Block | str,
+    ) -> None:
+        """Compare one range with GDAL's, and count it. Raises VerifyError."""
+        if isinstance(block, str):
+            self.counts[f"{via}_not_given"] += 1
+            self.reasons[f"{via}: {general(block)}"] += 1
+            return
+        theirs = (block.path, block.offset, block.size)
+        if block.whole_of is not None:
+            theirs = self.part(array, w, block)
+        if (to_gdal(ours[0]), *ours[1:]) != theirs:
+            raise refuse(
+                "of the table",
+                array.array,
+                f"the byte range of chunk {list(key)} by GDAL's block info ({via})",
+                list(theirs),
+                list(ours),
+            )
+        self.counts[via] += 1
+
+    def part(self, array: Array, w: Window, block: Block) -> tuple[str, int, int]:
+        """The range of a chunk that is a part of one contiguous run of bytes."""
+        shape = block.whole_of or array.shape
+        local = tuple(s // c * c for s, c in zip(w.there, array.chunks, strict=True))
+        count = [min(c, n - s) for c, n, s in zip(array.chunks, shape, local, strict=True)]
+        width = np.dtype(array.dtype).itemsize
+        return block.path, block.offset + linear(local, shape) * width, prod(count) * width
+
+
+def general(reason: str) -> str:
+    """A reason of GDAL without the numbers and names that differ by file."""
+    for lead in (
+        "invalid block coordinate",
+        "H5Dget_chunk_info() failed",
+        "not chunked or contiguous",
+    ):
+        if lead in reason:
+            return lead
+    return reason

@@ -1,0 +1,191 @@
+"""Which slots are compared: everything new, corners and edges, and a seeded sample of the old.
+
+A *slot* is one placement: a source's slab of one array. Its fingerprint covers the slab, the
+source's size, mtime and etag, what decodes it and its rows, so a slot whose fingerprint has been
+verified once can change only by becoming another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from byterefs.files import canonical
+from byterefs.grid import chunk_span, unlinear
+from byterefs.model import Array, Key, Placement, Refs, Source
+
+Prints = NDArray[np.uint64]
+WINDOW_BYTES = 64 * 2**20
+"""a slab larger than this is compared in runs of whole chunks along its first axis"""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A box of the global array that lies inside one placement."""
+
+    array: str
+    placement: Placement
+    start: Key
+    """elements of the global array"""
+    count: Key
+    chunks: int
+    """how many chunks it touches"""
+    new: bool
+
+    @property
+    def there(self) -> Key:
+        """Where the box starts in the source, in elements."""
+        p = self.placement
+        return tuple(g - d + s for g, d, s in zip(self.start, p.dest, p.src_offset, strict=True))
+
+    @property
+    def here(self) -> tuple[slice, ...]:
+        """The box as slices of the global array."""
+        return tuple(slice(s, s + n) for s, n in zip(self.start, self.count, strict=True))
+
+
+def fingerprints(array: Array, sources: Mapping[str, Source], refs: Refs | None) -> Prints:
+    """One 64-bit fingerprint per placement of the array, in their order.
+
+    ``refs`` are the array's rows over the whole grid; None where it has none.
+    """
+    common = canonical([array.array, array.dtype, array.fill, array.codec, array.chunks])
+    rows = None if refs is None else _Rows(array, refs)
+    out = np.empty(len(array.placements), np.uint64)
+    for i, p in enumerate(array.placements):
+        made = hashlib.sha256(common.encode())
+        made.update(canonical([p, sources[p.source]]).encode())
+        if rows is not None:
+            rows.update(made, p)
+        out[i] = int.from_bytes(made.digest()[:8], "big")
+    return out
+
+
+class _Rows:
+    """The rows of an array as a grid, to hash the part that a placement covers."""
+
+    def __init__(self, array: Array, refs: Refs) -> None:
+        self.chunks = array.chunks
+        grid = tuple(-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True))
+        self.offset, self.size = refs.offset.reshape(grid), refs.size.reshape(grid)
+        self.inline = np.zeros(refs.offset.size, np.uint64)
+        for row, data in refs.data.items():
+            self.inline[row] = int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
+        self.inline = self.inline.reshape(grid)
+
+    def update(self, made: Any, p: Placement) -> None:
+        spans = (chunk_span(d, n, c) for d, n, c in zip(p.dest, p.count, self.chunks, strict=True))
+        box = tuple(slice(*span) for span in spans)
+        for grid in (self.offset, self.size, self.inline):
+            made.update(grid[box].tobytes())
+
+
+def known(prints: Prints, previous: Prints) -> NDArray[np.bool_]:
+    """Which fingerprints have been verified before."""
+    return np.isin(prints, previous)
+
+
+def local_grid(p: Placement, chunks: Key) -> Key:
+    """How many of the source's own chunks a slab touches, per axis."""
+    return tuple(
+        -(-(s + n) // c) - s // c for s, n, c in zip(p.src_offset, p.count, chunks, strict=True)
+    )
+
+
+def local_window(array: str, p: Placement, chunks: Key, key: Key, new: bool) -> Window:
+    """The part of a slab in one chunk of the source; ``key`` counts from the slab's first chunk."""
+    start, count = [], []
+    for k, s, n, d, c in zip(key, p.src_offset, p.count, p.dest, chunks, strict=True):
+        first = max((s // c + k) * c, s)
+        last = min((s // c + k + 1) * c, s + n)
+        start.append(d + first - s)
+        count.append(last - first)
+    return Window(array, p, tuple(start), tuple(count), 1, new)
+
+
+def slabs(array: Array, p: Placement, new: bool) -> Iterator[Window]:
+    """A whole slab, in runs of whole source chunks along the first axis of at most 64 MiB."""
+    chunks, grid = array.chunks, local_grid(p, array.chunks)
+    row = prod(p.count[1:]) * np.dtype(array.dtype).itemsize * chunks[0]
+    step = max(1, WINDOW_BYTES // max(1, row))
+    for k in range(0, grid[0], step):
+        runs = min(step, grid[0] - k)
+        first = local_window(array.array, p, chunks, (k, *([0] * (len(grid) - 1))), new)
+        last = local_window(array.array, p, chunks, (k + runs - 1, *([0] * (len(grid) - 1))), new)
+        length = last.start[0] + last.count[0] - first.start[0]
+        yield Window(
+            array.array,
+            p,
+            (first.start[0], *p.dest[1:]),
+            (length, *p.count[1:]),
+            runs * prod(grid[1:]),
+            new,
+        )
+
+
+def corners(array: Array, p: Placement) -> Iterator[Window]:
+    """The corner chunks of one slab, each once."""
+    grid = local_grid(p, array.chunks)
+    for key in sorted(set(product(*((0, n - 1) for n in grid)))):
+        yield local_window(array.array, p, array.chunks, key, False)
+
+
+def drawn(array: Array, old: NDArray[np.intp], n: int, seed: int) -> Iterator[Window]:
+    """``n`` chunks drawn from the slabs at positions ``old``, without replacement; all if there are fewer."""
+    grids = [local_grid(array.placements[i], array.chunks) for i in old]
+    ends = np.cumsum([prod(g) for g in grids], dtype=np.int64)
+    for position in draw(int(ends[-1]) if len(ends) else 0, n, seed):
+        slot = int(np.searchsorted(ends, position, "right"))
+        key = unlinear(position - (int(ends[slot - 1]) if slot else 0), grids[slot])
+        yield local_window(array.array, array.placements[old[slot]], array.chunks, key, False)
+
+
+def draw(total: int, n: int, seed: int) -> list[int]:
+    """``n`` numbers below ``total``, sorted, all of them if there are no more; the same for the same seed."""
+    if total <= n:
+        return list(range(total))
+    rng = np.random.default_rng(seed)
+    return sorted(int(i) for i in rng.choice(total, n, replace=False))
+
+
+def windows(
+    array: Array, seen: NDArray[np.bool_], *, n: int, seed: int, full: bool, new: str = "all"
+) -> list[Window]:
+    """What is compared of one array, in the order of its placements, no box twice.
+
+    ``seen`` says per placement whether it was verified before; ``n`` chunks are drawn from those.
+    With ``full`` every slab is compared, with ``new="sample"`` the new ones are drawn from as well.
+    """
+    if array.storage != "referenced":
+        full = True  # a coordinate is small, and its slabs are read whole
+    fresh, old = np.flatnonzero(~seen), np.flatnonzero(seen)
+    found: dict[tuple[Key, Key], Window] = {}
+    if full or new == "all":
+        for i in fresh if not full else range(len(array.placements)):
+            found |= {
+                (w.start, w.count): w for w in slabs(array, array.placements[i], bool(~seen[i]))
+            }
+    else:
+        found |= {(w.start, w.count): w for w in drawn(array, fresh, n, seed)}
+    if not full and array.placements:
+        ends = {0, len(array.placements) - 1} & set(old.tolist())
+        picked = [w for i in sorted(ends) for w in corners(array, array.placements[i])]
+        for w in (*picked, *drawn(array, old, n, seed)):
+            found.setdefault((w.start, w.count), w)
+    return [found[key] for key in sorted(found)]
+
+
+def gaps(array: Array, refs: Refs, *, n: int, seed: int, full: bool) -> list[int]:
+    """Rows that no source covers: all of them if few or ``full``, else the ends and a sample."""
+    rows = np.flatnonzero(refs.source < 0)
+    if full or len(rows) <= n + 2:
+        return [int(r) for r in rows]
+    chosen = {0, len(rows) - 1, *draw(len(rows), n, seed)}
+    return [int(rows[i]) for i in sorted(chosen)]

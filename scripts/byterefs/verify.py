@@ -1,0 +1,324 @@
+"""Proof that a form says what the sources hold, on the artefact itself, before anything is published.
+
+In this order: the sources are what the scan saw; the artefact's metadata, coordinates and rows are
+the view's, exhaustively; values decoded from the artefact, its paths mapped back to where the
+sources can be opened, are bit for bit what GDAL reads from the granules; coordinates and byte ranges
+are GDAL's. The first difference is a VerifyError, and without a receipt nothing is published.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from byterefs import artefact, emitters, progress, proofs, sample, tables
+from byterefs.emitters import Reader
+from byterefs.errors import ByteRefsError, VerifyError
+from byterefs.files import covers, digest, replacing, write_json
+from byterefs.model import Array, Refs
+from byterefs.oracle import Oracle
+from byterefs.sample import Prints, Window
+from byterefs.view import View, receipt
+
+log = logging.getLogger(__name__)
+
+NONE = np.empty(0, np.uint64)
+COUNTS: tuple[str, ...] = (
+    "arrays",
+    "rows_compared",
+    "values_compared",
+    "chunks_compared",
+    "coordinates_compared",
+    "gaps_compared",
+)
+DEFAULTS: Mapping[str, Any] = {"new": "all", "sample": 24, "full": False}
+
+
+def run(
+    store: Path,
+    emitted: Path,
+    receipt: Path,
+    *,
+    form: str,
+    target: str,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Verify one form of one target and write its receipt; gives back the counts.
+
+    ``emitted`` is the receipt of the emission, the form lies beside it. Fingerprints of the slots
+    verified go to ``<form>.checked.npy`` beside ``receipt``. Raises VerifyError, and then there is no
+    receipt, not even an older one.
+    """
+    receipt.unlink(missing_ok=True)
+    done = json.loads(emitted.read_text())
+    if "refused" in done:
+        report = refused(form, target, done)
+        write_json(receipt, report)
+        return dict(report["counts"])
+    out, beside = emitted.with_name(form), receipt.with_name(f"{form}.checked.npy")
+    with View.open(store) as view:
+        check_folder(form, out, done, view)
+        report, prints = verify(
+            view,
+            form,
+            out,
+            target=target,
+            options=options,
+            previous=load(beside),
+            seed=done["digest"],
+        )
+    save(beside, prints)
+    write_json(receipt, {**report, "digest": done["digest"]})
+    return dict(report["counts"])
+
+
+def refused(form: str, target: str, done: Mapping[str, Any]) -> dict[str, Any]:
+    """The receipt of a form that was not emitted: refused, and not verified."""
+    return {
+        "stage": "verify",
+        "form": form,
+        "target": target,
+        "verified": False,
+        "refused": {"*": done["refused"]},
+        "counts": {"refused": 1},
+        "digest": done["digest"],
+    }
+
+
+def check_folder(form: str, out: Path, done: Mapping[str, Any], view: View) -> None:
+    """That the form's files are those of its receipt. Raises VerifyError."""
+    now, then = covers(out) if out.is_dir() else {}, done["covers"]
+    for name in sorted(now.keys() | then.keys()):
+        if now.get(name) != then.get(name):
+            raise VerifyError(
+                f"form {form}, {out / name}: its sha256 is {now.get(name)} and was {then.get(name)} when "
+                f"it was emitted; somebody edited it: remove {out} and run the workflow again"
+            )
+
+
+def load(path: Path) -> Prints:
+    """Fingerprints verified before; none where there is no such file."""
+    return np.load(path) if path.exists() else NONE
+
+
+def save(path: Path, prints: Prints) -> None:
+    """Write fingerprints, sorted."""
+    with replacing(path) as part, part.open("wb") as f:
+        np.save(f, prints)
+
+
+@dataclass
+class Work:
+    """One verification under way: what is compared with what, and what was counted."""
+
+    view: View
+    form: str
+    reader: Reader
+    oracle: Oracle
+    options: Mapping[str, Any]
+    previous: Prints
+    seed: str
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
+    prints: list[Prints] = field(default_factory=list)
+    new: int = 0
+    """slots that were not verified before"""
+    old: set[tuple[str, Any]] = field(default_factory=set)
+    """old slots that were compared again"""
+
+    def seed_of(self, array: str) -> int:
+        """The seed of the draws from one array: the same for the same content."""
+        return int(digest([self.seed, self.form, array])[:16], 16)
+
+
+def verify(
+    view: View,
+    form: str,
+    out: Path,
+    *,
+    target: str,
+    options: Mapping[str, Any],
+    previous: Prints = NONE,
+    seed: str = "",
+) -> tuple[dict[str, Any], Prints]:
+    """The report of a form that is proven, and the fingerprints of its slots, sorted.
+
+    ``previous`` are fingerprints proven before: of those slots a sample is compared. Raises
+    VerifyError naming form, array, chunk or attribute, source, and both values.
+    """
+    options = {**DEFAULTS, **options}
+    sources = proofs.check_sources(view.sources)
+    with opened(view, form, out, target) as reader, Oracle() as oracle:
+        work = Work(view, form, reader, oracle, options, previous, seed)
+        work.counts["arrays"] = len(view.arrays)
+        check_artefact(work, out, target)
+        ranges = proofs.Ranges(view, oracle)
+        for name, array in view.arrays.items():
+            check_array(work, array, rows_of(view, name), ranges)
+        report = reported(work, target, sources, ranges)
+    prints = np.unique(np.concatenate([NONE, *work.prints]))
+    return report, prints
+
+
+@contextmanager
+def opened(view: View, form: str, out: Path, target: str) -> Iterator[Reader]:
+    """The form through its own reader, its published paths mapped back; closed where it can be.
+
+    Raises VerifyError if it cannot be opened.
+    """
+    try:
+        reader = emitters.load(form).open(out, access=access(view, form, target), target=target)
+    except ByteRefsError:
+        raise
+    except Exception as error:
+        raise VerifyError(
+            f"form {form}, {out}: its reader cannot open it ({type(error).__name__}: "
+            f"{' '.join(str(error).split())}); remove the folder and run the workflow again"
+        ) from error
+    try:
+        yield reader
+    finally:
+        getattr(reader, "close", lambda: None)()
+
+
+def access(view: View, form: str, target: str) -> Callable[[str], str]:
+    """From a path that the form publishes to the source it stands for, both as the form spells them.
+
+    It knows every source and every prefix of the view, and nothing else: VerifyError for the rest.
+    """
+    prefixes = [p for p in view.prefixes() if emitters.covers_prefix(view, p, target)]
+    names = [*prefixes, *(s.source for s in view.sources)]
+    known = {artefact.spelled(form, view.published(n, target)): n for n in names}
+    if form == "sqlite":
+        known |= {n: n for n in names}  # its paths are the sources, verbatim
+
+    def find(path: str) -> str:
+        if path not in known:
+            raise VerifyError(
+                f"form {form}: it names {path}, which is no source of the plan as target {target!r} "
+                f"serves it; remove the form's folder and run the workflow again"
+            )
+        # an Icechunk container's URL is encoded, what it is bound to is not
+        return known[path] if form == "icechunk" else artefact.spelled(form, known[path])
+
+    return find
+
+
+# --- the artefact against the view -----------------------------------------------------------------
+
+
+def check_artefact(work: Work, out: Path, target: str) -> None:
+    """Metadata, root attributes, tables beside the rows, coordinates and rows, exhaustively."""
+    view, form, reader = work.view, work.form, work.reader
+    try:
+        artefact.check_arrays(view, form, reader)
+        artefact.check_root(view, form, tables.root(form, reader))
+        work.counts["coordinates_compared"] = artefact.check_coordinates(view, form, reader)
+        tables.check(view, form, reader, out, target)
+        for each in targets(view, form, target):
+            with nullcontext(reader) if each == target else opened(view, form, out, each) as there:
+                work.counts["rows_compared"] += check_rows(view, form, there, each)
+    except ByteRefsError:
+        raise
+    except Exception as error:
+        raise VerifyError(
+            f"form {form}, {out}: its reader fails on what was emitted ({type(error).__name__}: "
+            f"{' '.join(str(error).split())}); remove the folder and run the workflow again"
+        ) from error
+
+
+def targets(view: View, form: str, target: str) -> list[str]:
+    """Whose rows are compared: Icechunk's one repository serves every target by its containers."""
+    return view.targets if form == "icechunk" and target == "access" else [target]
+
+
+def check_rows(view: View, form: str, reader: Reader, target: str) -> int:
+    """Compare the rows of every referenced array; how many. A VRT has placements for rows."""
+    if form == "vrt":
+        return tables.check_placements(view, reader, target)
+    served = tables.served(view, reader, target) if form == "sqlite" else view.paths(target)
+    paths = [artefact.spelled(form, p) for p in served]
+    return sum(
+        artefact.check_rows(form, n, view.grid(n), reader.refs(n), view.refs(n), paths)
+        for n in view.referenced()
+    )
+
+
+# --- values against the sources --------------------------------------------------------------------
+
+
+def rows_of(view: View, name: str) -> Refs | None:
+    """Rows of a referenced array; None of one that has none."""
+    array = view.arrays[name]
+    return view.refs(name) if array.storage == "referenced" and not array.refused else None
+
+
+def check_array(work: Work, array: Array, refs: Refs | None, ranges: proofs.Ranges) -> None:
+    """Compare what is new of one array, and a sample of the rest, with the sources."""
+    sources = {s.source: s for s in work.view.sources}
+    prints = sample.fingerprints(array, sources, refs)
+    seen = sample.known(prints, work.previous)
+    seed = work.seed_of(array.array)
+    n, full = int(work.options["sample"]), bool(work.options["full"])
+    chosen = sample.windows(array, seen, n=n, seed=seed, full=full, new=work.options["new"])
+    with_ranges = set(sample.draw(len(chosen), max(n, 1), seed))
+    for i, w in enumerate(progress.shown(chosen, f"{work.form} {array.array}")):
+        compare(work, array, w)
+        if refs is not None and i in with_ranges:
+            ranges.check(array, refs, w)
+    if refs is not None:
+        grid = work.view.grid(array.array)
+        for row in sample.gaps(array, refs, n=n, seed=seed, full=full):
+            work.counts["values_compared"] += proofs.check_gap(
+                work.form, array, work.reader, row, grid
+            )
+            work.counts["gaps_compared"] += 1
+    work.prints.append(prints)
+    work.new += int((~seen).sum())
+    log.info("%s %s: %d windows equal", work.form, array.array, len(chosen))
+
+
+def compare(work: Work, array: Array, w: Window) -> None:
+    """Compare one window and count it."""
+    if array.values is None:
+        found = proofs.check_window(work.form, array, work.reader, work.oracle, w)
+        work.counts["chunks_compared"] += w.chunks
+    else:
+        found = proofs.check_coordinate(work.view, array, work.oracle, w)
+    work.counts["values_compared"] += found
+    if not w.new:
+        work.old.add((array.array, w.placement))
+
+
+def reported(
+    work: Work, target: str, sources: Mapping[str, int], ranges: proofs.Ranges
+) -> dict[str, Any]:
+    """What was proven, and by whom."""
+    arrays = work.view.arrays.values()
+    return {
+        "stage": "verify",
+        "form": work.form,
+        "target": target,
+        "verified": True,
+        "verified_via": "access",
+        "counts": work.counts,
+        **{
+            key: work.counts[key] for key in ("rows_compared", "values_compared", "chunks_compared")
+        },
+        "slots": {"new": work.new, "old_sampled": len(work.old)},
+        "sources": dict(sources),
+        "oracle": {
+            "values": dict(sorted(work.oracle.values.items())),
+            "h5py_because": dict(sorted(work.oracle.reasons.items())),
+            "ranges": dict(sorted(ranges.counts.items())),
+            "ranges_not_given": dict(sorted(ranges.reasons.items())),
+        },
+        "refused": {a.array: a.refused for a in arrays if a.refused},
+        "view": receipt(work.view)["digest"],
+    }
