@@ -9,14 +9,14 @@ configfile: "config/config.yaml"
 
 
 include: "rules/common.smk"
-include: "rules/discover.smk"  # archive            -> pending sources, in batches
-include: "rules/scan.smk"  # batch              -> one row per chunk, keyed inside the source
-include: "rules/store.smk"  # rows               -> store.sqlite, the physical layer
-include: "rules/plan.smk"  # store              -> placements, plan.vrt
-include: "rules/view.smk"  # store, placements  -> refs_<array>, in fragments with digests
-include: "rules/emit.smk"  # view               -> sqlite, vrt, parquet, kerchunk, icechunk
-include: "rules/verify.smk"  # form against GDAL  -> equal, or nothing is published
-include: "rules/sync.smk"  # verified forms     -> where they are published
+include: "rules/discover.smk"  # archive -> pending sources, in batches
+include: "rules/scan.smk"  # batch -> one row per chunk, keyed inside the source
+include: "rules/store.smk"  # rows -> store.sqlite, the physical layer
+include: "rules/plan.smk"  # store -> placements, plan.vrt
+include: "rules/view.smk"  # store, placements -> refs_<array>, in fragments with digests
+include: "rules/emit.smk"  # view -> sqlite, vrt, parquet, kerchunk, icechunk
+include: "rules/verify.smk"  # form against GDAL -> equal, or nothing is published
+include: "rules/sync.smk"  # verified forms -> where they are published
 
 
 localrules:

@@ -14,14 +14,15 @@ from byterefs.errors import ByteRefsError
 from byterefs.scanners import SCAN_VERSION
 
 try:
-    DATASETS = configs.load_datasets(config)
+    SETTINGS = configs.load_settings(config)
+    DATASETS = configs.load_datasets(SETTINGS)
     # Parse time, for `-n` too, and in the main process only: a cluster job parses this file again,
     # and an input function is too late for Snakemake's inventory of files on the first run.
     if workflow.is_main_process:
         for _name, _dataset in DATASETS.items():
             _results = Path("results", _name)
             discovery.refresh(
-                _dataset, _results, allow_removal=config.get("allow_removal", False)
+                _dataset, _results, allow_removal=SETTINGS["allow_removal"]
             )
             receipts.void_damaged(_results)
 except (ByteRefsError, OSError) as error:

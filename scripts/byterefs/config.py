@@ -21,15 +21,23 @@ from jsonschema.exceptions import ValidationError
 
 from byterefs.errors import ConfigError
 
-SCHEMAS = Path(__file__).parents[2] / "config" / "schema"
+SCHEMAS = Path(__file__).resolve().parents[2] / "config" / "schema"
 STAGES = ("discover", "scan", "store", "plan", "view", "emit", "verify", "sync")
 RESERVED = {"all", "access", "register"} | set(STAGES)
 """Names that a dataset cannot have: stages, and words with a meaning of their own."""
 
 
+def load_settings(config: Mapping[str, Any], where: str = "config/config.yaml") -> dict[str, Any]:
+    """The content of config.yaml, checked, with defaults."""
+    # snakemake --config hands over `true` as text, and only `True` as a truth value
+    words = {"true": True, "false": False}
+    told = {k: words.get(v, v) if isinstance(v, str) else v for k, v in config.items()}
+    return check(told, "config", where)
+
+
 def load_datasets(config: Mapping[str, Any], where: str = "config/config.yaml") -> dict[str, Any]:
     """Every dataset that ``config`` (the content of config.yaml) names, checked, by name."""
-    settings = check(config, "config", where)
+    settings = load_settings(config, where)
     folder = settings["dataset_folder"]
     paths = [
         Path(name if name.endswith(".yaml") else os.path.join(folder, f"{name}.yaml"))
