@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -31,3 +31,25 @@ def shared() -> Shared:
         return root / path
 
     return find
+
+
+def skip_is_failure(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """With BYTEREFS_NO_SKIP, which CI sets where the real files are, a skip is a failure."""
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("BYTEREFS_NO_SKIP"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"every test must run here (BYTEREFS_NO_SKIP): {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    skip_is_failure(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    skip_is_failure(report)
+    return report
