@@ -61,14 +61,27 @@ def writing(store: Path) -> Iterator[sqlite3.Connection]:
         con.close()
 
 
-@contextmanager
-def reading(store: Path) -> Iterator[sqlite3.Connection]:
-    """A read-only connection to an existing store."""
+def opened(store: Path) -> sqlite3.Connection:
+    """A read-only connection to an existing store of ours; the caller closes it."""
     if not store.exists():
         raise StoreError(f"{store}: there is no store yet; run the workflow to build it")
     con = sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
     try:
         check_version(con, store)
+    except sqlite3.DatabaseError as e:
+        con.close()
+        raise StoreError(unusable(store, e)) from e
+    except StoreError:
+        con.close()
+        raise
+    return con
+
+
+@contextmanager
+def reading(store: Path) -> Iterator[sqlite3.Connection]:
+    """A read-only connection to an existing store, closed at the end."""
+    con = opened(store)
+    try:
         yield con
     except sqlite3.DatabaseError as e:
         raise StoreError(unusable(store, e)) from e

@@ -24,7 +24,7 @@ from byterefs.files import digest
 from byterefs.grid import chunk_grid, chunk_span, fragment_steps, linear, unlinear
 from byterefs.model import ABSENT, Array, Fragment, Key, Placement, Refs, Source
 from byterefs.physical import Have
-from byterefs.store import reading
+from byterefs.store import opened
 
 
 class View:
@@ -33,17 +33,17 @@ class View:
     def __init__(self, con: sqlite3.Connection, store: Path) -> None:
         self._con, self.store = con, store
         self._meta: dict[str, str] = dict(con.execute("SELECT key, value FROM meta"))
-        if "plan" not in self._meta:
+
+    @classmethod
+    def open(cls, store: Path) -> Self:
+        """The view of a working store that has a plan; close it, or use it in ``with``."""
+        con = opened(store)
+        view = cls(con, store)
+        if "plan" not in view._meta:
+            con.close()
             raise StoreError(
                 f"{store}: the store has no plan yet; run the workflow, or scripts/plan.py"
             )
-
-    @classmethod
-    def open(cls, store: Path) -> View:
-        """The view of a working store that has a plan; close it, or use it in ``with``."""
-        context = reading(store)
-        view = cls(context.__enter__(), store)
-        view._context = context  # type: ignore[attr-defined]
         return view
 
     def __enter__(self) -> Self:
