@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from netCDF4 import Dataset
+from netCDF4 import Dataset, Variable
+from numpy.typing import ArrayLike
 
-from demonstration.world import LAT, LON, ocean
+from demonstration.world import EPOCH, LAT, LON, ocean
 
 FILL = np.int16(-999)
 VARIABLES = {
@@ -64,23 +65,25 @@ def write(archive: Path, day: Day) -> Path:
 
 def coordinates(nc: Dataset, day: date) -> None:
     """The dimensions and their variables: time is unlimited and has one value."""
-    nc.createDimension("time", None)
-    for name, values, attributes in [
-        ("zlev", [0.0], {"long_name": "Sea surface height", "units": "meters", "positive": "down"}),
-        ("lat", LAT, {"long_name": "Latitude", "units": "degrees_north"}),
-        ("lon", LON, {"long_name": "Longitude", "units": "degrees_east"}),
-    ]:
-        nc.createDimension(name, len(values))
-        nc.createVariable(name, "f4", (name,)).setncatts(attributes)
-        nc[name][:] = values
-    time = nc.createVariable("time", "f4", ("time",))
-    time.setncatts(
-        {"long_name": "Center time of the day", "units": "days since 1978-01-01 12:00:00"}
+    coordinate(nc, "time", [(day - EPOCH).days], size=None).setncatts(
+        {"long_name": "Center time of the day", "units": f"days since {EPOCH} 12:00:00"}
     )
-    time[0] = (day - date(1978, 1, 1)).days
+    coordinate(nc, "zlev", [0]).setncatts(
+        {"long_name": "Sea surface height", "units": "meters", "positive": "down"}
+    )
+    coordinate(nc, "lat", LAT).setncatts({"long_name": "Latitude", "units": "degrees_north"})
+    coordinate(nc, "lon", LON).setncatts({"long_name": "Longitude", "units": "degrees_east"})
 
 
-def variable(nc: Dataset, name: str):
+def coordinate(nc: Dataset, name: str, values: ArrayLike, size: int | None = -1) -> Variable[Any]:
+    """A dimension and its float32 variable; ``size=None`` makes it unlimited."""
+    nc.createDimension(name, np.size(values) if size == -1 else size)
+    made = nc.createVariable(name, "f4", (name,))
+    made[:] = values
+    return made
+
+
+def variable(nc: Dataset, name: str) -> Variable[Any]:
     """An int16 array whose chunk is the whole day, byte-shuffled and deflated."""
     long_name, units, low, high = VARIABLES[name]
     made = nc.createVariable(

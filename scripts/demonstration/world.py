@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.path import Path as Outline
@@ -143,14 +143,14 @@ def bump(lon: float, lat: float, east: float, north: float) -> Field:
 
 
 @cache
-def spectrum(seed: int, short: float, long: float) -> tuple[NDArray[np.complex128], Field]:
+def spectrum(seed: int, short: float, long: float) -> tuple[NDArray[Any], Field]:
     """Random waves between two wave lengths (degrees), and their wave numbers eastward."""
     north = np.abs(np.fft.fftfreq(LAT.size))[:, None]
     east = np.fft.rfftfreq(LON.size)[None, :]
     number = np.hypot(north, east)
     band = (number > 1 / long) & (number < 1 / short)
     phase = np.random.default_rng(seed).uniform(0, 2 * np.pi, number.shape)
-    waves = np.where(band, np.exp(1j * phase), 0)
+    waves = band * np.exp(1j * phase)
     return waves / np.fft.irfft2(waves, (LAT.size, LON.size)).std(), east
 
 
