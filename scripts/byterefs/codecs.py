@@ -151,7 +151,7 @@ def _undo(config: Config, data: bytes) -> bytes:
         raise ByteRefsError(f"no decoder for codec {dict(config)}: only the HDF5 library has it")
     try:
         return bytes(numcodecs.get_codec(dict(config)).decode(data))
-    except (zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+    except (zlib.error, EOFError, IndexError, OSError, RuntimeError, ValueError) as error:
         raise ByteRefsError(
             f"{len(data)} bytes are no {config['id']} stream ({error}): the byte range is wrong or "
             "the source has changed"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from h5py import h5d
+from h5py import h5d, h5p
 from numpy.typing import NDArray
 
 from byterefs.codecs import Filter, decode, fill_value
@@ -33,9 +33,8 @@ class Chunks:
     data: Mapping[Key, bytes] = field(default_factory=dict)
 
 
-def filters(dsid: h5d.DatasetID) -> list[Filter]:
+def filters(dcpl: h5p.PropDCID) -> list[Filter]:
     """The filter pipeline in the order in which it encodes, repeats kept."""
-    dcpl = dsid.get_create_plist()
     return [dcpl.get_filter(i) for i in range(dcpl.get_nfilters())]
 
 
@@ -45,7 +44,7 @@ def locate(node: Node, dtype: np.dtype[Any], *, steps: bool, end: int) -> Chunks
     ``steps`` keys bytes in C order by single steps of the first axis; ``end`` is the file's size.
     Raises Unsupported for chunks that skip a filter and a range past ``end``.
     """
-    layout = node.id.get_create_plist().get_layout()
+    layout = node.plist.get_layout()
     if layout == h5d.CHUNKED:
         found = _chunked(node)
     else:
@@ -63,7 +62,7 @@ def locate(node: Node, dtype: np.dtype[Any], *, steps: bool, end: int) -> Chunks
 
 def refuse_elsewhere(node: Node) -> None:
     """Raise Unsupported for a dataset whose bytes lie in other files."""
-    dcpl = node.id.get_create_plist()
+    dcpl = node.plist
     if dcpl.get_layout() == h5d.VIRTUAL:
         raise Unsupported(
             "it is an HDF5 virtual dataset, so no byte of this file holds it",
@@ -96,9 +95,9 @@ def _plain(node: Node, dtype: np.dtype[Any], steps: bool, compact: bool) -> Chun
 
 
 def _chunked(node: Node) -> Chunks:
-    chunks = tuple(int(c) for c in node.id.get_create_plist().get_chunk())
+    chunks = tuple(int(c) for c in node.plist.get_chunk())
     grid = chunk_grid(node.shape, chunks)
-    pipeline = filters(node.id)
+    pipeline = filters(node.plist)
     if pipeline and any(n % c for n, c in zip(node.shape, chunks, strict=True)):
         _refuse_raw_edges(node, chunks)
     offset = np.full(grid, ABSENT, np.int64)
@@ -131,7 +130,7 @@ def _refuse_masks(rows: list[Any], keys: Ints, pipeline: list[Filter]) -> None:
 
 
 def _refuse_raw_edges(node: Node, chunks: Key) -> None:
-    if _chunk_options(node.id.get_create_plist()) & RAW_EDGES:
+    if _chunk_options(node.plist) & RAW_EDGES:
         raise Unsupported(
             f"its shape {list(node.shape)} is no multiple of its chunks {list(chunks)} and its edge chunks "
             f"are stored unfiltered (H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS), so they have another codec",
@@ -139,7 +138,7 @@ def _refuse_raw_edges(node: Node, chunks: Key) -> None:
         )
 
 
-def _chunk_options(dcpl: Any) -> int:
+def _chunk_options(dcpl: h5p.PropDCID) -> int:
     """H5Pget_chunk_opts, which h5py 3.16 does not wrap."""
     options = ctypes.c_uint()
     if library().H5Pget_chunk_opts(dcpl.id, ctypes.byref(options)) < 0:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from h5py import File, h5, h5d, h5ds, h5g, h5l, h5o, h5s
+from h5py import File, h5, h5d, h5ds, h5g, h5l, h5o, h5p, h5s
 
 from byterefs.model import Key
 from byterefs.scanners._hdf5_types import attribute, text
@@ -31,6 +31,13 @@ class Node:
     axes: list[Hashable] = field(default_factory=list)
     """identity of each axis: the address of its scale, or a phony dimension"""
     dims: tuple[str, ...] = ()
+    _plist: h5p.PropDCID | None = None
+
+    @property
+    def plist(self) -> h5p.PropDCID:
+        """The dataset creation property list."""
+        self._plist = self._plist or self.id.get_create_plist()
+        return self._plist
 
     @property
     def group(self) -> str:

@@ -85,13 +85,13 @@ def stored_dtype(tid: h5t.TypeID) -> np.dtype[Any]:
     return dtype
 
 
-def fill(dsid: h5d.DatasetID, dtype: np.dtype[Any]) -> np.generic | None:
+def fill(dsid: h5d.DatasetID, dcpl: h5p.PropDCID, dtype: np.dtype[Any]) -> np.generic | None:
     """What HDF5 gives for an element never written: the declared fill or 0; None if it is undefined."""
-    dcpl = dsid.get_create_plist()
-    if dcpl.fill_value_defined() == h5d.FILL_VALUE_UNDEFINED:
+    defined = dcpl.fill_value_defined()
+    if defined == h5d.FILL_VALUE_UNDEFINED:
         return None
     raw = ctypes.create_string_buffer(dtype.itemsize)
-    if dcpl.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED:
+    if defined == h5d.FILL_VALUE_USER_DEFINED:
         tid = dsid.get_type()
         # h5py 3.16 converts to its own string type, and refuses one that is not UTF-8 alike
         if library().H5Pget_fill_value(dcpl.id, tid.id, raw) < 0:
@@ -115,7 +115,7 @@ def values(dsid: h5d.DatasetID, dtype: np.dtype[Any], shape: Key) -> NDArray[Any
     dsid.read(h5s.ALL, h5s.ALL, stored, mtype=dsid.get_type())
     if stored.shape == shape:
         return stored
-    missing = fill(dsid, dtype)
+    missing = fill(dsid, dsid.get_create_plist(), dtype)
     padded = np.full(shape, 0 if missing is None else missing, dtype)
     padded[tuple(slice(n) for n in stored.shape)] = stored
     return padded
@@ -137,10 +137,14 @@ def attributes(owner: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """
     found: dict[str, Any] = {}
     dtypes: dict[str, str] = {}
-    for i in range(h5a.get_num_attrs(owner)):
-        attr = h5a.open(owner, index=i)
-        name = text(attr.name)
-        if name not in BOOKKEEPING and (value := _read(attr)) is not None:
+    names: list[bytes] = []
+    h5a.iterate(owner, names.append)  # 37 attributes: 0.4 ms by name, 1.2 ms by index
+    for raw in names:
+        name = text(raw)
+        if name in BOOKKEEPING:
+            continue
+        value = _read(h5a.open(owner, raw))
+        if value is not None:
             found[name], dtypes[name] = attr_json(value)
     return found, dtypes
 
@@ -151,13 +155,18 @@ def attribute(owner: Any, name: bytes) -> Any:
 
 
 def _read(attr: h5a.AttrID) -> Any:
-    tid = attr.get_type()
+    tid, shape = attr.get_type(), attr.shape
     kind = tid.get_class()
     if kind not in (h5t.INTEGER, h5t.FLOAT, h5t.STRING, h5t.ENUM):
         return None
-    if attr.get_space().get_simple_extent_type() == h5s.NULL:
-        return "" if kind == h5t.STRING else np.zeros(0, stored_dtype(tid))
-    dtype = attr.dtype if is_text(tid) else stored_dtype(tid)
-    value: NDArray[Any] = np.zeros(attr.shape, dtype)
-    attr.read(value, mtype=h5t.py_create(dtype) if is_text(tid) else tid)
+    if kind == h5t.STRING and tid.is_variable_str():
+        dtype, mtype = attr.dtype, h5t.py_create(attr.dtype)
+    elif kind == h5t.STRING:
+        dtype, mtype = np.dtype(f"S{tid.get_size()}"), tid
+    else:
+        dtype, mtype = (tid.get_super() if kind == h5t.ENUM else tid).dtype, None
+    if shape is None:  # a null dataspace
+        return "" if kind == h5t.STRING else np.zeros(0, dtype)
+    value: NDArray[Any] = np.zeros(shape, dtype)
+    attr.read(value, mtype=tid if kind == h5t.ENUM else mtype)
     return value

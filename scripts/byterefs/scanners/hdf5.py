@@ -191,7 +191,7 @@ class _Look:
 
     def _values(self, node: Node, meta: ArrayMeta, found: Chunks | None) -> NDArray[Any] | None:
         """All elements as stored; None where neither HDF5 nor numcodecs has the filters."""
-        if node.id.get_create_plist().all_filters_avail() or found is None:
+        if node.plist.all_filters_avail() or found is None:
             return values(node.id, np.dtype(meta.dtype), node.shape)
         if codecs.numcodecs_refusal(meta.codec):
             return None
@@ -203,15 +203,15 @@ class _Look:
         try:
             return locate(node, dtype, steps=steps, end=self.end)
         except Unsupported:
-            if optional and node.id.get_create_plist().all_filters_avail():
+            if optional and node.plist.all_filters_avail():
                 return None
             raise
 
 
 def _meta(node: Node, dtype: np.dtype[Any], attrs: Attributes, found: Chunks | None) -> ArrayMeta:
-    pipeline = filters(node.id) if found and found.layout == "chunked" else []
+    pipeline = filters(node.plist) if found and found.layout == "chunked" else []
     codec = codecs.hdf5_codec(pipeline, dtype.str)
-    storage_fill = None if is_text(node.id.get_type()) else fill(node.id, dtype)
+    storage_fill = None if is_text(node.id.get_type()) else fill(node.id, node.plist, dtype)
     return ArrayMeta(
         array=node.name,
         dims=node.dims,

@@ -1,0 +1,298 @@
+"""Codec JSON and its decoder against bytes that HDF5 and numcodecs wrote."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import h5py
+import hypothesis.extra.numpy as hnp
+import numcodecs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from osgeo import gdal
+
+import granules
+from byterefs import codecs
+from byterefs.errors import ByteRefsError
+from byterefs.files import canonical
+
+gdal.UseExceptions()
+
+DTYPES = ["|i1", "|u1", "<i2", ">u2", "<i4", ">f4", "<f8", ">i8", "<u8", "<c8", "|S3"]
+CONFIGS: list[dict[str, Any]] = [
+    {"id": "shuffle", "elementsize": 4},
+    {"id": "fletcher32"},
+    {"id": "zlib", "level": 4},
+    {"id": "zstd", "level": 3},
+    {"id": "bz2", "level": 9},
+]
+numbers = hnp.scalar_dtypes().filter(lambda t: t.kind in "iufc" and t.itemsize <= 16)
+
+
+def encode(codec: dict[str, Any], values: np.ndarray) -> bytes:
+    """What numcodecs writes for a pipeline, filters in order and the compressor last."""
+    data: Any = values.tobytes()
+    for config in codecs.pipeline(codec):
+        data = numcodecs.get_codec(dict(config)).encode(np.frombuffer(data, "u1"))
+        data = bytes(np.ascontiguousarray(data).view("u1"))
+    return bytes(data)
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> dict[str, Any]:
+    """Shuffles first, since numcodecs' own refuses other than whole elements."""
+    after = draw(st.lists(st.sampled_from(CONFIGS[1:]), max_size=3))
+    filters = [*([CONFIGS[0]] if draw(st.booleans()) else []), *after]
+    last = filters.pop() if filters and filters[-1]["id"] in codecs.COMPRESSORS else None
+    return {"compressor": last, "filters": filters or None}
+
+
+@given(pipelines(), hnp.arrays("<f4", st.tuples(st.integers(1, 5), st.integers(1, 7))))
+def test_what_numcodecs_encoded_decodes_to_the_same_bits(
+    codec: dict[str, Any], values: np.ndarray
+) -> None:
+    out = codecs.decode(codec, encode(codec, values), "<f4", values.shape)
+    assert out.tobytes() == values.tobytes()
+    assert (out.dtype.str, out.shape) == ("<f4", values.shape)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    words=st.lists(st.sampled_from(["shuffle", "deflate", "fletcher32"]), max_size=4),
+    dtype=st.sampled_from([d for d in DTYPES if d != "<c8"]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_what_hdf5_encoded_decodes_to_the_same_bits(
+    words: list[str], dtype: str, seed: int
+) -> None:
+    raw = np.random.default_rng(seed).integers(0, 5, 35 * np.dtype(dtype).itemsize, "u1")
+    values = np.frombuffer(raw.tobytes(), dtype).reshape(5, 7)
+    with h5py.File.in_memory() as f:
+        dset = granules.pipeline(f, "v", values, (5, 7), *words)
+        plist = dset.id.get_create_plist()
+        filters = [plist.get_filter(i) for i in range(plist.get_nfilters())]
+        mask, data = dset.id.read_direct_chunk((0, 0))
+    if mask == 0:
+        codec = codecs.hdf5_codec(filters, dtype)
+        assert codecs.decode(codec, data, dtype, (5, 7)).tobytes() == values.tobytes()
+
+
+def test_the_last_filter_is_the_compressor_if_it_is_one() -> None:
+    shuffle, deflate, check = (2, 1, (4,), b"shuffle"), (1, 1, (6,), b"deflate"), (3, 0, (), b"f")
+    z, s = {"id": "zlib", "level": 6}, {"id": "shuffle", "elementsize": 4}
+    f = {"id": "fletcher32"}
+    cases = {
+        (): (None, None),
+        (deflate,): (z, None),
+        (shuffle, deflate): (z, [s]),
+        (deflate, shuffle): (None, [z, s]),
+        (shuffle, deflate, check): (None, [s, z, f]),
+        (check, shuffle, deflate): (z, [f, s]),
+        (deflate, deflate): (z, [z]),
+    }
+    for filters, (compressor, rest) in cases.items():
+        codec = {"compressor": compressor, "filters": rest}
+        assert codecs.hdf5_codec(filters, "<f4") == codec
+        assert codecs.hdf5_codec((), "<f4") == codecs.PLAIN
+
+
+def test_a_filter_without_parameters_takes_the_element_size_of_the_dtype() -> None:
+    codec = codecs.hdf5_codec([(2, 1, (), b"shuffle")], "<f8")
+    assert codec["filters"] == [{"id": "shuffle", "elementsize": 8}]
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (4, "hdf5:szip"),
+        (5, "hdf5:nbit"),
+        (6, "hdf5:scaleoffset"),
+        (32000, "hdf5:lzf"),
+        (32004, "hdf5:lz4"),
+        (32008, "hdf5:bitshuffle"),
+        (32099, "hdf5:32099"),
+    ],
+)
+def test_what_numcodecs_lacks_keeps_its_parameters_and_is_refused_by_name(
+    number: int, expected: str
+) -> None:
+    codec = codecs.hdf5_codec([(number, 1, (7, 8), b"its name")], "<i4")
+    (config,) = codecs.pipeline(codec)
+    assert config == {"id": expected, "cd_values": [7, 8], "name": "its name"}
+    assert expected.removeprefix("hdf5:") in str(codecs.numcodecs_refusal(codec))
+    with pytest.raises(ByteRefsError, match=expected):
+        codecs.decode(codec, b"x", "<i4", (1,))
+
+
+def test_blosc_bz2_and_zstd_filters_are_numcodecs_streams() -> None:
+    values = np.arange(300, dtype="<i4")
+    for number, cd, encoder in (
+        (32001, (2, 2, 4, 1200, 5, 1, 5), numcodecs.Blosc("zstd", 5, 1)),
+        (32001, (), numcodecs.Blosc()),
+        (307, (9,), numcodecs.BZ2(9)),
+        (32015, (3,), numcodecs.Zstd(3)),
+        (32015, (), numcodecs.Zstd(1)),
+    ):
+        codec = codecs.hdf5_codec([(number, 1, cd, b"")], "<i4")
+        assert codec["compressor"] is not None
+        out = codecs.decode(codec, encoder.encode(values), "<i4", (300,))
+        np.testing.assert_array_equal(out, values)
+    assert codecs.hdf5_codec([(32001, 1, (2, 2, 4, 24, 5, 1, 1), b"")], "<i4")["compressor"] == {
+        "id": "blosc",
+        "cname": "lz4",
+        "clevel": 5,
+        "shuffle": 1,
+        "blocksize": 0,
+    }
+
+
+def test_shuffled_bytes_that_are_no_whole_elements_keep_their_tail() -> None:
+    values = np.arange(35, dtype="<i8").reshape(5, 7)
+    with h5py.File.in_memory() as f:
+        dset = granules.pipeline(f, "v", values, (5, 7), "fletcher32", "shuffle")
+        data = dset.id.read_direct_chunk((0, 0))[1]
+    codec = {
+        "compressor": None,
+        "filters": [{"id": "fletcher32"}, {"id": "shuffle", "elementsize": 8}],
+    }
+    assert len(data) % 8 == 4
+    np.testing.assert_array_equal(codecs.decode(codec, data, "<i8", (5, 7)), values)
+    assert "whole number of elements" in str(codecs.numcodecs_refusal(codec))
+
+
+def test_a_wrong_checksum_length_or_stream_is_an_error() -> None:
+    values = np.arange(20, dtype="<i4")
+    check = {"compressor": None, "filters": [{"id": "fletcher32"}]}
+    data = bytearray(encode(check, values))
+    assert codecs.decode(check, bytes(data), "<i4", (20,)).tolist() == values.tolist()
+    data[3] ^= 1
+    with pytest.raises(ByteRefsError, match="fletcher32"):
+        codecs.decode(check, bytes(data), "<i4", (20,))
+    for length in (76, 84):
+        with pytest.raises(ByteRefsError, match=f"80 bytes, {length} came"):
+            codecs.decode(codecs.PLAIN, b"x" * length, "<i4", (20,))
+    for config in CONFIGS[1:]:
+        codec = {"compressor": config, "filters": None}
+        whole = encode(codec, values)
+        for broken in (whole[:-3], whole[1:], b""):
+            with pytest.raises(ByteRefsError, match=config["id"]):
+                codecs.decode(codec, broken, "<i4", (20,))
+
+
+def test_codecs_are_the_same_if_they_decode_alike() -> None:
+    def deflated(level: int, size: int) -> dict[str, Any]:
+        return codecs.hdf5_codec([(2, 1, (size,), b""), (1, 1, (level,), b"")], "<i4")
+
+    assert codecs.same(deflated(1, 4), deflated(9, 4))
+    assert not codecs.same(deflated(1, 4), deflated(1, 2))
+    orders = [codecs.hdf5_codec(p, "<i4") for p in itertools.permutations(
+        [(1, 1, (4,), b""), (2, 1, (4,), b""), (3, 0, (), b"")]
+    )]  # fmt: skip
+    assert sum(codecs.same(a, b) for a in orders for b in orders) == len(orders)
+    once, twice = ([(1, 1, (4,), b"")] * n for n in (1, 2))
+    assert not codecs.same(codecs.hdf5_codec(once, "<i4"), codecs.hdf5_codec(twice, "<i4"))
+    lzf = [codecs.hdf5_codec([(32000, 1, (4, 261, n), b"lzf")], "<i4") for n in (480, 240)]
+    assert codecs.same(*lzf)
+    szip = [codecs.hdf5_codec([(4, 1, (169, n, 32, 10), b"szip")], "<i4") for n in (8, 16)]
+    assert not codecs.same(*szip)
+
+
+WORDS = ["shuffle", "deflate", "fletcher32", "lzf", "szip", "nbit", "scaleoffset"]
+
+
+@pytest.mark.parametrize("words", [(), *[(w,) for w in WORDS], *itertools.permutations(WORDS[:3]),
+    ("szip", "deflate"), ("deflate", "shuffle", "deflate"),
+    ("shuffle", "lzf")])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["<i4", ">i2", "|u1"])
+def test_info_is_what_gdal_says(words: tuple[str, ...], dtype: str, tmp_path: Path) -> None:
+    path = tmp_path / "v.h5"
+    with h5py.File(path, "w") as f:
+        dset = granules.pipeline(f, "v", np.zeros((8, 32), dtype), (8, 32), *words)
+        plist = dset.id.get_create_plist()
+        filters = [plist.get_filter(i) for i in range(plist.get_nfilters())]
+        assert dset.id.get_chunk_info(0).filter_mask == 0
+    array = gdal.OpenEx(str(path), gdal.OF_MULTIDIM_RASTER).GetRootGroup().OpenMDArray("v")
+    theirs = array.GetRawBlockInfo([0, 0]).GetInfo()
+    assert codecs.info(codecs.hdf5_codec(filters, dtype), dtype) == "; ".join(theirs or ())
+
+
+def test_info_joins_gdals_words_as_the_table_wants_them() -> None:
+    codec = codecs.hdf5_codec([(2, 1, (2,), b"shuffle"), (1, 1, (4,), b"deflate")], "<i2")
+    assert codecs.info(codec, "<i2") == "COMPRESSION=DEFLATE; FILTER=SHUFFLE; ENDIANNESS=LITTLE"
+
+
+@given(numbers.flatmap(lambda t: hnp.arrays(t, 1)))
+def test_a_fill_survives_as_text_bit_for_bit(values: np.ndarray) -> None:
+    text = codecs.fill_text(values[0])
+    assert text is not None
+    back = codecs.fill_value(text, values.dtype.str)
+    assert np.array([back], values.dtype).tobytes() == values.tobytes()
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_every_bit_pattern_of_a_float_survives_as_text(bits: int) -> None:
+    value = np.array([bits], "<u4").view("<f4")[0]
+    back = codecs.fill_value(codecs.fill_text(value), "<f4")
+    assert np.array([back], "<f4").view("<u4")[0] == bits
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, None),
+        (np.int16(-999), "-999"),
+        (np.uint64(2**64 - 1), "18446744073709551615"),
+        (np.int64(-(2**63)), "-9223372036854775808"),
+        (np.float32(1e37), "1e+37"),
+        (np.float64(-0.0), "-0.0"),
+        (np.float32("nan"), "NaN"),
+        (np.float64("inf"), "Infinity"),
+        (np.float64("-inf"), "-Infinity"),
+        (np.array([0x7FC00001], "u4").view("f4")[0], "0x7fc00001"),
+        (np.array([0xFFF8000000000000], "u8").view("f8")[0], "0xfff8000000000000"),
+        (np.bytes_(b"a\xff"), "aÿ"),
+    ],
+)
+def test_fills_have_readable_text(value: Any, text: str | None) -> None:
+    assert codecs.fill_text(value) == text
+
+
+attributes = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=2, max_size=4),
+    hnp.scalar_dtypes().filter(lambda t: t.kind in "iuf" and t.itemsize <= 8).flatmap(
+        lambda t: hnp.arrays(t, st.integers(0, 4))
+    ),
+)  # fmt: skip
+
+
+@given(attributes)
+def test_an_attribute_survives_json_with_its_dtype(value: Any) -> None:
+    found, dtype = codecs.attr_json(value)
+    back = codecs.attr_value(found, dtype)
+    canonical(found)
+    if isinstance(value, np.ndarray):
+        assert dtype == value.dtype.str
+        assert np.asarray(back, dtype).tobytes() == value.tobytes()
+    else:
+        assert (back, dtype) == (value, "str")
+
+
+def test_attributes_of_one_element_are_scalars_and_others_keep_their_shape() -> None:
+    assert codecs.attr_json(np.array([3], "<i2")) == (3, "<i2")
+    assert codecs.attr_json(np.zeros((2, 3), "<i2")) == ([[0, 0, 0], [0, 0, 0]], "<i2")
+    assert codecs.attr_value([[0, 0, 0], [0, 0, 0]], "<i2").shape == (2, 3)
+    assert codecs.attr_json(np.array(["only"], object)) == ("only", "str")
+    assert codecs.attr_json(np.array([True, False])) == ([1, 0], "|i1")
+
+
+def test_text_that_is_not_utf8_is_latin1_and_says_so() -> None:
+    assert codecs.attr_json(np.bytes_(b"\xb0C")) == ("°C", "latin-1")
+    assert codecs.attr_json("°C".encode()) == ("°C", "str")
+    assert codecs.attr_json("\udcb0C") == ("°C", "latin-1")
+    with pytest.raises(TypeError, match="neither number nor text"):
+        codecs.attr_json(np.zeros(1, "V3"))
