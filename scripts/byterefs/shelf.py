@@ -1,0 +1,152 @@
+"""Where publications lie: keys and bytes, with one key that is swapped only if it is what it was.
+
+``Shelf`` is what a publication needs of a destination; ``Directory`` is a folder. An object store is
+one more class.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from byterefs.errors import SyncError
+from byterefs.files import file_digest, replacing
+
+LOCK = ".byterefs.lock"
+
+
+class Shelf(Protocol):
+    """A destination. Keys are relative, with ``/``; a put is whole or not there."""
+
+    where: str
+    """the destination as the config names it"""
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Holds off other publishers; SyncError if one is at work."""
+
+    def list(self, prefix: str = "") -> dict[str, int]:
+        """Every key below ``prefix`` with its size in bytes, sorted."""
+
+    def digest(self, key: str) -> str:
+        """sha256 of a key's bytes."""
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes of a key; None where there is none."""
+
+    def put(self, key: str, file: Path) -> None:
+        """A local file's bytes under a key, in place of what it held."""
+
+    def copy(self, key: str, to: str) -> None:
+        """The same bytes under another key, without moving them where that can be."""
+
+    def swap(self, key: str, new: bytes, expected: bytes | None) -> bool:
+        """Set a key if it still holds ``expected`` (None: nothing); False if it does not."""
+
+    def delete(self, key: str) -> None:
+        """Remove a key, and folders that are empty then."""
+
+    def touch(self, key: str) -> None:
+        """Let the age of a key or folder begin now."""
+
+    def age(self, key: str) -> float:
+        """Days since a key or folder was put or touched."""
+
+
+class Directory:
+    """A folder on this machine, or one that is mounted here."""
+
+    def __init__(self, where: str | Path) -> None:
+        self.where, self.root = str(where), Path(where)
+        self._digests: dict[tuple[int, int], str] = {}
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """An exclusive ``flock``, which the system releases when its holder dies."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / LOCK).open("a") as f:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SyncError(
+                    f"{self.where}: another publisher is at work there; wait until it is done, then run again"
+                ) from None
+            yield
+
+    def list(self, prefix: str = "") -> dict[str, int]:
+        """Files below ``prefix``; those whose name starts with a dot and ends in ``.part``, and the lock, are none."""
+        found = {}
+        for path in (self.root / prefix).rglob("*") if (self.root / prefix).is_dir() else ():
+            if path.is_file() and path.name != LOCK and not path.name.endswith(".part"):
+                found[path.relative_to(self.root).as_posix()] = path.stat().st_size
+        return dict(sorted(found.items()))
+
+    def digest(self, key: str) -> str:
+        """sha256 of the file; of files that are hard links of each other it is taken once."""
+        stat = (self.root / key).stat()
+        inode = (stat.st_ino, stat.st_mtime_ns)
+        if inode not in self._digests:
+            self._digests[inode] = file_digest(self.root / key)
+        return self._digests[inode]
+
+    def get(self, key: str) -> bytes | None:
+        """The file's bytes; None where there is none."""
+        path = self.root / key
+        return path.read_bytes() if path.is_file() else None
+
+    def put(self, key: str, file: Path) -> None:
+        """Copy beside, then rename. A copy that differs from what is there takes its place as a new file."""
+        with replacing(self.root / key) as part:
+            shutil.copyfile(file, part)
+
+    def copy(self, key: str, to: str) -> None:
+        """A hard link; a copy where the file system has none."""
+        target = self.root / to
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            os.link(self.root / key, beside)
+            beside.replace(target)
+        except OSError:
+            self.put(to, self.root / key)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def swap(self, key: str, new: bytes, expected: bytes | None) -> bool:
+        """Compare, then rename; the lock keeps other publishers out in between."""
+        if self.get(key) != expected:
+            return False
+        with replacing(self.root / key) as part:
+            part.write_bytes(new)
+        return True
+
+    def delete(self, key: str) -> None:
+        """Remove the file, then the folders that it leaves empty."""
+        path = self.root / key
+        path.unlink()
+        while path.parent != self.root and not any(path.parent.iterdir()):
+            path = path.parent
+            path.rmdir()
+
+    def touch(self, key: str) -> None:
+        """Set the mtime to now."""
+        os.utime(self.root / key)
+
+    def age(self, key: str) -> float:
+        """By mtime."""
+        return (time.time() - (self.root / key).stat().st_mtime) / 86_400
+
+
+def shelf(where: str) -> Shelf:
+    """The destination that a config names. Raises SyncError for one that cannot be served yet."""
+    if "://" in where and not where.startswith("file://"):
+        raise SyncError(
+            f"{where}: only a directory can be published to so far; name one in sync.to and copy it "
+            f"there with a tool that keeps the order: latest.json last"
+        )
+    return Directory(where.removeprefix("file://"))

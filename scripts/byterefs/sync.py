@@ -1,0 +1,320 @@
+"""Publication that is never half: data, then pointers, ``latest.json`` last and only if nobody was faster.
+
+What lies at the destination is compared by size and sha256, never by mtime. A version that was
+published is immutable: if a file of it is not what the last sync left, somebody edited it and
+nothing is published.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from byterefs.errors import SyncError
+from byterefs.files import digest, write_json
+from byterefs.publication import LATEST, REPO, Held, Tree, tree
+from byterefs.receipts import read
+from byterefs.shelf import Shelf, shelf
+
+log = logging.getLogger(__name__)
+
+KEEP_VERSIONS = 7
+KEEP_DAYS = 30.0
+Keys = dict[str, tuple[int, str]]
+"""key -> size in bytes, sha256"""
+
+
+def run(
+    receipt: Path,
+    *,
+    options: Mapping[str, Any],
+    verified: Sequence[Path],
+    mirrored: Sequence[Path] = (),
+) -> dict[str, Any]:
+    """Publish as one entry of the config's ``sync`` says and write its receipt; gives back the counts.
+
+    Raises SyncError, and then ``latest.json`` at the destination is what it was.
+    """
+    place = shelf(options["to"])
+    try:
+        if options.get("dry_run"):
+            report = rehearse(receipt, place, options, verified, mirrored)
+        elif options.get("mirror_of"):
+            report = mirror(receipt, place, read(mirrored[0]))
+        else:
+            report = publish(receipt, place, options.get("target", "access"), verified)
+        write_json(receipt, {"stage": "sync", "name": options["name"], "to": place.where, **report})
+    except OSError as error:
+        raise SyncError(
+            f"{options['to']}: cannot publish there: {error.strerror or error} ({error.filename or place.where}); "
+            f"make it writable or name another place in sync.to, then run again"
+        ) from error
+    return dict(report["counts"])
+
+
+def state_of(receipt: Path) -> Path:
+    """What the last sync left at the destination; Snakemake removes a receipt before its rule runs."""
+    return receipt.with_name(f"{receipt.stem}.state.json")
+
+
+def repository_of(receipt: Path) -> Path:
+    """Icechunk's copy for the publication's target."""
+    return receipt.with_name(f"{receipt.stem}.icechunk")
+
+
+def publish(receipt: Path, place: Shelf, target: str, verified: Sequence[Path]) -> dict[str, Any]:
+    """Bring the destination to the newest verified version; the receipt's content."""
+    made = tree(receipt.parents[1], verified, target, repository_of(receipt))
+    with place.lock():
+        before = Before.of(place, receipt)
+        before.refuse_other(made.dataset, receipt)
+        before.refuse_edits(made, receipt)
+        counts: Counter[str] = Counter()
+        for part in (made.versioned, made.icechunk, made.current):
+            for key, held in part.items():
+                counts[put(place, key, held, before)] += 1
+        if made.versioned:
+            place.touch(f"v/{made.version}")
+        swap(place, made.latest, before, counts)
+        counts["deleted"] += sweep(place, made, before)
+        keys = held_keys(place, made.files, before.keys)
+        write_json(state_of(receipt), state(place, keys, before, made))
+    return {
+        "target": target,
+        "version": made.version,
+        "digest": digest({k: list(v) for k, v in keys.items()}),
+        "keys": {k: {"size": size, "sha256": sha} for k, (size, sha) in keys.items()},
+        "refused": made.refused,
+        "counts": dict(sorted(counts.items())),
+    }
+
+
+class Before:
+    """What lies at the destination, and what the last sync from here left there."""
+
+    def __init__(self, place: Shelf, there: Mapping[str, int], left: Mapping[str, Any]) -> None:
+        self.place, self.there = place, there
+        self.keys: Keys = {k: (size, sha) for k, (size, sha) in left.get("keys", {}).items()}
+        self.orphans: list[str] = list(left.get("orphans", []))
+        self.known = bool(left)
+        self.latest = place.get(LATEST)
+
+    @classmethod
+    def of(cls, place: Shelf, receipt: Path) -> Before:
+        """Read both."""
+        state = state_of(receipt)
+        left = read(state) if state.exists() else {}
+        return cls(place, place.list(), left if left.get("to") == place.where else {})
+
+    @property
+    def version(self) -> str | None:
+        """The version that readers see."""
+        return None if self.latest is None else str(json.loads(self.latest)["version"])
+
+    def sha256(self, key: str) -> str | None:
+        """Of what lies under a key; None if nothing does."""
+        return self.place.digest(key) if key in self.there else None
+
+    def refuse_other(self, dataset: str, receipt: Path) -> None:
+        """Refuse a destination that holds another dataset or that another publisher went on with."""
+        if self.latest is None:
+            return
+        there = json.loads(self.latest)["dataset"]
+        if there != dataset:
+            raise SyncError(
+                f"{self.place.where}/{LATEST}: dataset {there!r} is published there, not {dataset!r}; "
+                f"give sync.to a place of its own"
+            )
+
+    def refuse_edits(self, made: Tree, receipt: Path) -> None:
+        """Refuse a tree in which an immutable file is not what the last sync left."""
+        for key, (_, sha256) in self.keys.items():
+            if not key.startswith(("v/", "icechunk/")):
+                continue
+            now = self.sha256(key)
+            pending = made.icechunk.get(key)  # a killed sync may have replaced `repo` already
+            if now != sha256 and not (key == REPO and pending and now == pending.sha256):
+                raise SyncError(
+                    f"{self.place.where}/{key}: its sha256 is {now} and was {sha256} when it was published; somebody "
+                    f"edited it: bring it back, or remove {self.place.where}/{key.split('/')[0]} and "
+                    f"{state_of(receipt)} to publish it afresh"
+                )
+
+
+def put(place: Shelf, key: str, held: Held, before: Before) -> str:
+    """Let a key hold a file's bytes; what had to be done: unchanged, linked or put."""
+    if before.there.get(key) == held.size and before.sha256(key) == held.sha256:
+        return "unchanged"
+    twin = None
+    if key.startswith("v/") and before.version:
+        twin = f"v/{before.version}/{key.split('/', 2)[2]}"
+    if twin and twin != key and before.sha256(twin) == held.sha256:
+        place.copy(twin, key)
+        return "linked"
+    place.put(key, held.path)
+    return "put"
+
+
+def swap(place: Shelf, latest: bytes, before: Before, counts: Counter[str]) -> None:
+    """Point readers at the new version. Raises SyncError if another publisher was faster."""
+    if before.latest == latest:
+        counts["unchanged"] += 1
+        return
+    if not place.swap(LATEST, latest, before.latest):
+        raise SyncError(
+            f"{place.where}/{LATEST}: another publisher replaced it since this one began; "
+            f"its version stands, run again to publish yours"
+        )
+    counts["put"] += 1
+
+
+def sweep(place: Shelf, made: Tree, before: Before) -> int:
+    """Remove what no reader needs any more: old versions, orphans of Icechunk, names that are gone."""
+    now = set(made.files)
+    gone = [k for k in before.there if k.startswith("current.") and k not in now]
+    gone += [k for version in expired(place, made) for k in place.list(f"v/{version}")]
+    for key in orphans(before, made):
+        if key not in before.orphans:
+            place.touch(key)  # the grace of readers in flight begins now
+        elif place.age(key) > KEEP_DAYS:
+            gone.append(key)
+    for key in gone:
+        place.delete(key)
+    return len(gone)
+
+
+def expired(place: Shelf, made: Tree) -> list[str]:
+    """Versions that are neither among the newest seven nor younger than 30 days."""
+    versions = {key.split("/")[1] for key in place.list("v")} - {made.version}
+    ages = sorted((place.age(f"v/{v}"), v) for v in versions)
+    return [v for age, v in ages[KEEP_VERSIONS - 1 :] if age > KEEP_DAYS]
+
+
+def orphans(before: Before, made: Tree) -> list[str]:
+    """Icechunk's files that the repository does not have any more."""
+    return [k for k in before.there if k.startswith("icechunk/") and k not in made.icechunk]
+
+
+def held_keys(place: Shelf, fresh: Mapping[str, Held], known: Keys) -> Keys:
+    """Size and sha256 of everything at the destination, without reading again what is known."""
+    keys: Keys = {}
+    for key, size in place.list().items():
+        if key in fresh:
+            keys[key] = (size, fresh[key].sha256)
+        elif key in known and key != LATEST and not key.startswith("current."):
+            keys[key] = known[key]
+        else:
+            keys[key] = (size, place.digest(key))
+    return keys
+
+
+def state(place: Shelf, keys: Keys, before: Before, made: Tree) -> dict[str, Any]:
+    """What the next sync compares the destination with."""
+    left = [key for key in orphans(before, made) if key in keys]
+    return {"to": place.where, "keys": {k: list(v) for k, v in keys.items()}, "orphans": left}
+
+
+# --- mirror ----------------------------------------------------------------------------------------
+
+
+def mirror(receipt: Path, place: Shelf, truth: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy what the publication ``truth`` (its receipt) left, byte for byte, ``latest.json`` last."""
+    origin = shelf(truth["to"])
+    wanted = {key: (int(h["size"]), str(h["sha256"])) for key, h in truth["keys"].items()}
+    with origin.lock(), place.lock():
+        for key, (_, sha256) in wanted.items():
+            now = origin.digest(key) if origin.get(key) is not None else None
+            if now != sha256:
+                raise SyncError(
+                    f"{origin.where}/{key}: its sha256 is {now} and was {sha256} when it was published; "
+                    f"publish again before it is mirrored to {place.where}"
+                )
+        there = place.list()
+        pinned = place.get(LATEST)
+        counts: Counter[str] = Counter()
+        for key in sorted(
+            wanted.keys() - {LATEST}, key=lambda k: (k == REPO, k.endswith(".zmetadata"), k)
+        ):
+            counts[carry(origin, place, key, wanted[key], there)] += 1
+        latest = origin.get(LATEST)
+        if latest is not None and latest != pinned:
+            if not place.swap(LATEST, latest, pinned):
+                raise SyncError(
+                    f"{place.where}/{LATEST}: another publisher replaced it; nothing but this mirror may write there"
+                )
+            counts["put"] += 1
+        for key in sorted(there.keys() - wanted.keys()):
+            place.delete(key)
+            counts["deleted"] += 1
+    return {
+        "mirror_of": truth["name"],
+        "version": truth["version"],
+        "target": truth["target"],
+        "digest": truth["digest"],
+        "keys": dict(truth["keys"]),
+        "refused": dict(truth["refused"]),
+        "counts": dict(sorted(counts.items())),
+    }
+
+
+def carry(
+    origin: Shelf, place: Shelf, key: str, wanted: tuple[int, str], there: Mapping[str, int]
+) -> str:
+    """Copy one key unless the mirror has the same bytes; what had to be done."""
+    if there.get(key) == wanted[0] and place.digest(key) == wanted[1]:
+        return "unchanged"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "bytes"
+        file.write_bytes(origin.get(key) or b"")
+        place.put(key, file)
+    return "put"
+
+
+# --- rehearsal -------------------------------------------------------------------------------------
+
+
+def rehearse(
+    receipt: Path,
+    place: Shelf,
+    options: Mapping[str, Any],
+    verified: Sequence[Path],
+    mirrored: Sequence[Path],
+) -> dict[str, Any]:
+    """Say what a sync would write, and write nothing but its receipt."""
+    lines = Counter(dict.fromkeys(("put", "linked", "unchanged"), 0))
+    with planned(receipt, options, verified, mirrored) as (version, wanted):
+        before = Before.of(place, receipt)
+        for key, (size, sha256) in wanted.items():
+            what = "unchanged" if before.sha256(key) == sha256 else "put"
+            lines[what] += 1
+            if what == "put":
+                log.info("would put %s (%d bytes) to %s", key, size, place.where)
+    log.info("would let %s/%s point to version %s", place.where, LATEST, version)
+    return {
+        "dry_run": True,
+        "version": version,
+        "digest": digest(version),
+        "keys": {},
+        "counts": dict(sorted(lines.items())),
+    }
+
+
+@contextmanager
+def planned(
+    receipt: Path, options: Mapping[str, Any], verified: Sequence[Path], mirrored: Sequence[Path]
+) -> Iterator[tuple[str, Keys]]:
+    """The version and the keys that a sync would bring."""
+    if options.get("mirror_of"):
+        truth = read(mirrored[0])
+        yield truth["version"], {k: (h["size"], h["sha256"]) for k, h in truth["keys"].items()}
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        target = options.get("target", "access")
+        made = tree(receipt.parents[1], verified, target, Path(folder) / "icechunk")
+        yield made.version, {key: (h.size, h.sha256) for key, h in made.files.items()}
