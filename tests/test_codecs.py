@@ -60,7 +60,7 @@ def test_what_numcodecs_encoded_decodes_to_the_same_bits(
     assert (out.dtype.str, out.shape) == ("<f4", values.shape)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     words=st.lists(st.sampled_from(["shuffle", "deflate", "fletcher32"]), max_size=4),
     dtype=st.sampled_from([d for d in DTYPES if d != "<c8"]),
@@ -179,7 +179,7 @@ def test_a_wrong_checksum_length_or_stream_is_an_error() -> None:
         codec = {"compressor": config, "filters": None}
         whole = encode(codec, values)
         for broken in (whole[:-3], whole[1:], b""):
-            with pytest.raises(ByteRefsError, match=config["id"]):
+            with pytest.raises(ByteRefsError, match=f"no {config['id']} stream|80 bytes, 0 came"):
                 codecs.decode(codec, broken, "<i4", (20,))
 
 
