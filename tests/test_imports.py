@@ -41,7 +41,7 @@ ORDER = [
     {"discover", "scanners", "scan", "store", "physical", "vrt", "arrays", "consistency", "engines", "plan"},
     {"view"},
     {"emitters", "zarr_meta", "reader"},
-    {"verify", "oracle", "artefact", "proofs", "sample", "tables", "sync", "register"},
+    {"verify", "oracle", "artefact", "proofs", "sample", "tables", "sync", "publication", "shelf", "register"},
     {"stages", "entry"},
 ]  # fmt: skip
 LEVEL = {module: level for level, modules in enumerate(ORDER) for module in modules}

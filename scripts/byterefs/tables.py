@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from byterefs import FORMAT
 from byterefs.artefact import refuse, spelled
 from byterefs.emitters import Reader
 from byterefs.files import canonical
+from byterefs.grid import unlinear
 from byterefs.model import Placement
 from byterefs.store import quote
 from byterefs.urls import file_name
@@ -43,6 +45,8 @@ def check(view: View, form: str, reader: Reader, out: Path, target: str) -> None
         check_sqlite(view, cast(Any, reader).con, served(view, reader, target))
     if form == "parquet":
         check_parquet(view, out, target)
+    if form == "kerchunk":
+        check_one_file(view, reader, out, target)
 
 
 def equal(form: str, table: str, published: Sequence[Any], expected: Sequence[Any]) -> None:
@@ -233,6 +237,54 @@ def check_words(view: View, name: str, files: Sequence[Path], rules: list[list[s
             raise refuse(
                 "parquet", name, f"present in {file.name}", "not what path and data say", "1 or 0"
             )
+
+
+# --- kerchunk's one JSON file ----------------------------------------------------------------------
+
+
+def check_one_file(view: View, reader: Reader, out: Path, target: str) -> None:
+    """Compare the references in ``<dataset>.json``, where there is one, with the table. Raises VerifyError."""
+    path = out / f"{file_name(view.dataset)}.json"
+    if not path.exists():
+        return
+    refs = dict(json.loads(path.read_text())["refs"])
+    for key, expected in cast(Any, reader).metadata.items():
+        text = refs.pop(key, None)
+        if text is None or json.loads(text) != expected:
+            raise refuse("kerchunk", path.name, key, text, expected)
+    paths = [spelled("kerchunk", p) for p in view.paths(target)]
+    for key, expected in expected_refs(view, paths):
+        if refs.pop(key, None) != expected:
+            published = json.loads(path.read_text())["refs"].get(key)
+            raise refuse("kerchunk", path.name, key, published, expected)
+    for key, published in sorted(refs.items()):
+        raise refuse("kerchunk", path.name, key, published, None)
+
+
+def expected_refs(view: View, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Key and value of every chunk that is present, as kerchunk's JSON writes it."""
+    for name, a in view.arrays.items():
+        if a.values:
+            yield f"{name}/{'.'.join('0' * len(a.shape)) or '0'}", encoded(a.values)
+    for name in view.referenced():
+        refs, grid = view.refs(name), view.grid(name)
+        rows = np.flatnonzero(refs.offset >= 0)
+        keys = np.transpose(np.unravel_index(rows, grid)).tolist()
+        columns = (
+            keys,
+            refs.source[rows].tolist(),
+            refs.offset[rows].tolist(),
+            refs.size[rows].tolist(),
+        )
+        for key, source, offset, size in zip(*columns, strict=True):
+            yield f"{name}/{'.'.join(map(str, key))}", [paths[source], offset, size]
+        for row, data in refs.data.items():
+            yield f"{name}/{'.'.join(map(str, unlinear(row, grid)))}", encoded(data)
+
+
+def encoded(data: bytes) -> str:
+    """Bytes as kerchunk embeds them."""
+    return "base64:" + base64.b64encode(data).decode()
 
 
 # --- vrt -------------------------------------------------------------------------------------------
