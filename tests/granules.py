@@ -132,15 +132,21 @@ def pipeline(
     if fill is not None:
         plist.set_fill_value(np.array(fill, kind))
     if raw_edges:
-        library = ctypes.CDLL(h5p.__file__)
-        library.H5Pset_chunk_opts.argtypes = [ctypes.c_int64, ctypes.c_uint]
-        assert library.H5Pset_chunk_opts(plist.id, 2) >= 0  # DONT_FILTER_PARTIAL_CHUNKS
+        assert library().H5Pset_chunk_opts(plist.id, 2) >= 0  # DONT_FILTER_PARTIAL_CHUNKS
     extent = tuple(shape if data is None else data.shape)
     space = h5s.create_simple(extent, (h5s.UNLIMITED,) * len(extent) if unlimited else extent)
     dset = h5d.create(file.id, name.encode(), h5t.py_create(kind, logical=True), space, plist)
     if data is not None:
         dset.write(h5s.ALL, h5s.ALL, np.ascontiguousarray(data))
     return file[name]
+
+
+def library() -> ctypes.CDLL:
+    """The HDF5 library of h5py, for what h5py does not wrap."""
+    found = ctypes.CDLL(h5p.__file__)
+    found.H5Pset_chunk_opts.argtypes = [ctypes.c_int64, ctypes.c_uint]
+    found.H5Pset_fill_value.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+    return found
 
 
 def compact(file: h5py.File, name: str, data: np.ndarray) -> h5py.Dataset:

@@ -164,6 +164,17 @@ def test_shuffled_bytes_that_are_no_whole_elements_keep_their_tail() -> None:
     assert "whole number of elements" in str(codecs.numcodecs_refusal(codec))
 
 
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@pytest.mark.parametrize("first", ["fletcher32", "zlib"])
+def test_a_shuffle_is_refused_where_numcodecs_own_fails(first: str, size: int) -> None:
+    filters = [{"id": first}, {"id": "shuffle", "elementsize": size}]
+    codec = {"compressor": None, "filters": filters}
+    data = numcodecs.get_codec({"id": first}).encode(np.arange(3, dtype="<f8"))
+    whole = len(bytes(data)) % size == 0
+    refused = codecs.numcodecs_refusal(codec) is not None
+    assert refused == (size > 1 and (first == "zlib" or not whole))
+
+
 def test_a_wrong_checksum_length_or_stream_is_an_error() -> None:
     values = np.arange(20, dtype="<i4")
     check = {"compressor": None, "filters": [{"id": "fletcher32"}]}

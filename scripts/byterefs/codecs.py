@@ -117,13 +117,15 @@ def same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 def numcodecs_refusal(codec: Mapping[str, Any]) -> str | None:
     """Why Zarr readers with numcodecs cannot decode this codec, as part of a sentence; None if they can."""
-    sized = True  # the bytes that reach a filter are whole elements
+    tail: int | None = 0  # bytes beyond whole elements that reach a filter; None if that varies
     for config in pipeline(codec):
         if config["id"].startswith("hdf5:"):
             return f"the HDF5 filter {config['id'].removeprefix('hdf5:')} has no numcodecs codec"
-        if config["id"] == "shuffle" and not sized:
-            return "it shuffles bytes that are no whole number of elements"
-        sized = sized and config["id"] == "shuffle"
+        if config["id"] == "shuffle":
+            if config["elementsize"] > 1 and (tail is None or tail % config["elementsize"]):
+                return "it shuffles bytes that are no whole number of elements"
+        else:
+            tail = tail + 4 if config["id"] == "fletcher32" and tail is not None else None
     return None
 
 

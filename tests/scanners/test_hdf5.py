@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import h5py
 import netCDF4
@@ -142,6 +143,61 @@ def test_unfiltered_edge_chunks_are_refused_although_their_mask_is_zero(
     found = scanned(tmp_path / "e.h5", arrays=["even", "unfiltered"]).arrays
     for name in ("even", "unfiltered"):
         np.testing.assert_array_equal(assembled(tmp_path / "e.h5", found[name]), DATA)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_coordinate_that_skips_a_filter_is_kept_by_value_unless_it_is_asked_for(
+    tmp_path: Path, listed: bool
+) -> None:
+    with h5py.File(tmp_path / "c.h5", "w") as f:
+        f["v"] = DATA
+        x = granules.pipeline(f, "x", DATA[0], (5,), "deflate")
+        x.id.write_direct_chunk((5,), DATA[0, 5:].tobytes(), filter_mask=1)
+    item = scanned(tmp_path / "c.h5", arrays=["v"] if listed else []).arrays["x"]
+    assert by_value(item).tolist() == DATA[0].tolist()
+    assert (item.offset, item.meta.layout) == (None, "values")
+    with pytest.raises(ScanError, match=r"x: chunk \[1\]"):
+        scanned(tmp_path / "c.h5", arrays=["x"])
+
+
+@pytest.mark.parametrize("libver", ["earliest", "v110", "latest"])
+@pytest.mark.parametrize("unlimited", [0, 1, 2])
+@pytest.mark.parametrize("filters", [{}, {"compression": "gzip", "shuffle": True}])
+@pytest.mark.parametrize("chunks", [(5, 4), (12, 10)])
+def test_every_kind_of_chunk_index_is_walked(
+    tmp_path: Path, libver: str, unlimited: int, filters: dict[str, Any], chunks: tuple[int, int]
+) -> None:
+    path = tmp_path / "i.h5"
+    with h5py.File(path, "w", libver=libver) as f:
+        limits = tuple(None if i < unlimited else n for i, n in enumerate(DATA.shape))
+        f.create_dataset("v", data=DATA, maxshape=limits, chunks=chunks, **filters)
+    np.testing.assert_array_equal(assembled(path, scanned(path).arrays["v"]), DATA)
+
+
+def test_early_allocated_chunks_have_ranges_before_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "e.h5"
+    with h5py.File(path, "w", libver="v110") as f:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((4, 5))
+        plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        plist.set_fill_value(np.array(-7, "<i4"))
+        space = h5py.h5s.create_simple((12, 10))
+        h5py.h5d.create(f.id, b"v", h5py.h5t.STD_I32LE, space, plist)
+    item = scanned(path).arrays["v"]
+    assert item.offset is not None
+    assert (item.offset != ABSENT).all()
+    assert (assembled(path, item) == -7).all()
+
+
+def test_a_dataset_that_shrank_has_rows_of_its_present_extent_only(tmp_path: Path) -> None:
+    path = tmp_path / "s.h5"
+    with h5py.File(path, "w") as f:
+        d = f.create_dataset("v", data=DATA, maxshape=(None, None), chunks=(4, 4))
+        d.resize((5, 7))
+    item = scanned(path).arrays["v"]
+    assert item.offset is not None
+    assert item.offset.shape == (2, 2)
+    np.testing.assert_array_equal(assembled(path, item), DATA[:5, :7])
 
 
 def test_compact_data_is_inline(tmp_path: Path) -> None:
@@ -332,6 +388,23 @@ def test_fill_is_hdf5s_and_no_fill_attribute_is_invented(tmp_path: Path) -> None
     assert n["1e37"].meta.fill == "1e+37"
     assert n["1e37"].meta.attrs["_FillValue"] == float(np.float32(1e37))
     assert all("_FillValue" not in i.meta.attrs for i in (*h5.values(), n["off"]))
+
+
+def test_a_fill_that_hdf5_leaves_undefined_is_none(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "u.h5", "w") as f:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((2, 2))
+        assert granules.library().H5Pset_fill_value(plist.id, h5py.h5t.STD_I32LE.id, None) >= 0
+        space = h5py.h5s.create_simple((4, 4))
+        h5py.h5d.create(f.id, b"v", h5py.h5t.STD_I32LE, space, plist)
+    assert scanned(tmp_path / "u.h5").arrays["v"].meta.fill is None
+
+
+def test_fill_of_text_is_its_bytes_whatever_the_character_set(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "t.nc", "w") as nc:
+        nc.createDimension("n", 3)
+        nc.createVariable("v", "S1", ("n", "n"), fill_value="X")
+    assert scanned(tmp_path / "t.nc").arrays["v"].meta.fill == "X"
 
 
 def test_attributes_keep_dtype_digits_and_text(tmp_path: Path) -> None:

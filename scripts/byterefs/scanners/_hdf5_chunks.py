@@ -115,18 +115,16 @@ def _chunked(node: Node) -> Chunks:
 
 
 def _refuse_masks(rows: list[Any], keys: Ints, pipeline: list[Filter]) -> None:
-    for row, key in zip(rows, keys, strict=True):
-        if row.filter_mask:
-            skipped = [
-                f[3].decode("latin-1") or str(f[0])
-                for i, f in enumerate(pipeline)
-                if row.filter_mask >> i & 1
-            ]
-            raise Unsupported(
-                f"chunk {key.tolist()} was stored without the filter {' and '.join(skipped)} "
-                f"(filter mask {row.filter_mask}), so its codec is not the array's",
-                ERA,
-            )
+    masked = next((i for i, row in enumerate(rows) if row.filter_mask), None)
+    if masked is None:
+        return
+    mask = rows[masked].filter_mask
+    skipped = [f[3].decode("latin-1") or str(f[0]) for i, f in enumerate(pipeline) if mask >> i & 1]
+    raise Unsupported(
+        f"chunk {keys[masked].tolist()} was stored without the filter {' and '.join(skipped)} "
+        f"(filter mask {mask}), so its codec is not the array's",
+        ERA,
+    )
 
 
 def _refuse_raw_edges(node: Node, chunks: Key) -> None:
