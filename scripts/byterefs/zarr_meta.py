@@ -21,15 +21,6 @@ from byterefs.errors import EmitError
 from byterefs.model import Array
 
 
-def inline_values(array: Array) -> bytes:
-    """All values of an ``inline`` or ``affine`` array, C order, in its dtype."""
-    if array.values is not None:
-        return array.values
-    raise EmitError(
-        f"{array.array}: a {array.storage} array without values cannot be written; run the plan again"
-    )
-
-
 def groups(names: Iterable[str]) -> list[str]:
     """The groups that paths lie in, outermost first; the root is not one of them.
 
@@ -57,14 +48,19 @@ def zero(array: Array) -> np.generic:
 
 
 def cf_fill(array: Array) -> np.generic | None:
-    """The CF ``_FillValue`` in the array's dtype; None where the source has none."""
+    """The CF ``_FillValue`` in the array's dtype; None where the source has none that the dtype can hold."""
     if "_FillValue" not in array.attrs:
         return None
     value = attr_value(array.attrs["_FillValue"], array.attr_dtypes.get("_FillValue", array.dtype))
     if isinstance(value, str):
         value = value.encode("latin-1")
-    scalar: np.generic = np.asarray(value).reshape(-1)[:1].astype(array.dtype)[0]
-    return scalar
+    given = np.asarray(value).reshape(-1)[:1]
+    with np.errstate(invalid="ignore"):
+        scalar: np.generic = given.astype(array.dtype)[0]
+    # ROMS has a float32 _FillValue of 1e37 on packed int16, which no stored value can equal and
+    # which xarray 2026.9 cannot read: Zarr forms leave it out
+    held = given.dtype.kind == "S" or scalar == given[0] or bool(np.isnan(given[0]))
+    return scalar if held else None
 
 
 def attributes(array: Array) -> dict[str, Any]:

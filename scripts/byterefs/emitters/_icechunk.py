@@ -85,11 +85,18 @@ class Places:
         ]
 
     def urls(self, target: str) -> dict[str, str]:
-        """Slug -> URL prefix of each container for a target; EmitError if two share one."""
+        """Slug -> URL prefix of each container for a target, unencoded; EmitError if it cannot serve."""
         found: dict[str, str] = {}
         for prefix in sorted(set(self.prefixes.values())):
-            url = urls.to_icechunk(self.view.published(prefix, target))
-            # Icechunk 2.3 keeps containers by URL: of two with one URL the last silently wins
+            url = urls.to_url(self.view.published(prefix, target))
+            # Icechunk 2.3 compares a container's URL, as it is written, with the decoded location
+            if odd := set(url) & set("%#?"):
+                raise EmitError(
+                    f"{prefix}: target {target!r} serves it from {url}, and Icechunk finds no virtual "
+                    f"chunk under a container with {' '.join(sorted(odd))} in its URL; rename the "
+                    f"folder, or list the archive from a folder above it"
+                )
+            # and keeps containers by URL: of two with one URL the last silently wins
             if url in found.values():
                 other = next(p for p in self.prefixes.values() if found.get(slug(p)) == url)
                 raise EmitError(

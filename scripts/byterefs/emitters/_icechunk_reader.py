@@ -36,7 +36,7 @@ def container(name: str, url: str) -> ic.VirtualChunkContainer:
 
 def chunk_store(url: str) -> Any:
     """The store that Icechunk reads a URL prefix from."""
-    scheme, _, rest = urls.from_icechunk(url).partition("://")
+    scheme, _, rest = url.partition("://")
     match scheme:
         case "file":
             return ic.local_filesystem_store(rest)
@@ -139,9 +139,9 @@ def published_containers(out: Path, target: str) -> dict[str, str]:
 
 
 def bound(url: str, access: Callable[[str], str]) -> str:
-    """A container's URL prefix where ``access`` says it can be read; ``access`` answers unencoded."""
-    here = access(url)
-    return url if here == url else urls.to_icechunk(here)
+    """A container's URL prefix where ``access`` says that it can be read."""
+    here = access(urls.to_icechunk(url))
+    return urls.from_icechunk(here) if "://" in here else urls.to_url(here)
 
 
 def describe(array: zarr.Array[Any]) -> Described:
@@ -193,7 +193,10 @@ class References:
             if self.grid:
                 rows[:] = np.ravel_multi_index(tuple(keys.T), self.grid)
             for i in np.flatnonzero(kinds == VIRTUAL).tolist():
-                self.path[rows[i]] = names.setdefault(paths[i], paths[i])
+                url = paths[i]
+                if url not in names:  # the container's part comes unencoded, the rest encoded
+                    names[url] = urls.to_icechunk(urls.from_icechunk(url))
+                self.path[rows[i]] = names[url]
             virtual = kinds == VIRTUAL
             self.offset[rows[virtual]], self.size[rows[virtual]] = offsets[virtual], sizes[virtual]
             for i in np.flatnonzero(~virtual).tolist():

@@ -12,14 +12,24 @@ from typing import Any
 
 import numpy as np
 
+from byterefs.errors import EmitError
 from byterefs.files import digest, file_digest, replacing
-from byterefs.model import Fragment, Refs
+from byterefs.model import Array, Fragment, Refs
 from byterefs.view import View
 
 Render = Callable[[Path], bool]
 """writes a file to the path that it is given; False if there is nothing to write"""
 OPENING = ("open.json", "OPEN.md")
 """written by ``emitters.write_open``, never removed here"""
+
+
+def inline_values(array: Array) -> bytes:
+    """All values of an ``inline`` or ``affine`` array, C order, in its dtype."""
+    if array.values is not None:
+        return array.values
+    raise EmitError(
+        f"{array.array}: a {array.storage} array without values cannot be written; run the plan again"
+    )
 
 
 class Parts:

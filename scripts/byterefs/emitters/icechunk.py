@@ -38,13 +38,12 @@ from byterefs.emitters._icechunk_reader import (
     own_containers,
     stored_config,
 )
-from byterefs.emitters._parts import OPENING, Flat
-from byterefs.files import canonical, covers, digest, write_json
+from byterefs.emitters._parts import OPENING, Flat, inline_values
+from byterefs.files import canonical, covers, digest, write_json_if_changed
 from byterefs.model import Array
 from byterefs.view import View
 from byterefs.zarr_meta import (
     groups,
-    inline_values,
     refuse_codec,
     zarr3_array,
     zarr3_group,
@@ -68,18 +67,19 @@ def emit(
     ic.set_logs_filter("error")
     refuse_misaligned(view, FORM)
     covered = {name: coverage(array) for name, array in view.arrays.items()}
-    loader = Loader(view, options, state)
     for other in view.targets:
-        loader.places.urls(other)
+        view.paths(other)  # a RemapError that names the source
+    places = Places(view)
+    containers = {other: places.urls(other) for other in view.targets}
+    loader = Loader(view, places, options, state)
     if not state or files(out) != state["files"] or loader.must_rebuild():
         with rebuilt(out) as folder:
             loader.build(folder)
     else:
         loader.update(out)
-    containers = {t: loader.places.urls(t) for t in view.targets}
-    write_json(out / CONTAINERS, containers)
+    write_json_if_changed(out / CONTAINERS, containers)
     shutil.rmtree(out / "overwritten", ignore_errors=True)
-    write_open(out, view, FORM, "access", opening(loader.places.urls("access")), covered)
+    write_open(out, view, FORM, "access", opening(containers["access"]), covered)
     return {**loader.now, "pieces": loader.pieces, "files": files(out)}
 
 
@@ -122,9 +122,10 @@ def rebuilt(out: Path) -> Iterator[Path]:
 class Loader:
     """One emit: what the repository should hold, what it holds, and the steps between."""
 
-    def __init__(self, view: View, options: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-        self.view, self.before = view, state
-        self.places = Places(view)
+    def __init__(
+        self, view: View, places: Places, options: Mapping[str, Any], state: Mapping[str, Any]
+    ) -> None:
+        self.view, self.places, self.before = view, places, state
         self.flats = {name: Flat(view, name) for name in view.referenced()}
         self.splits = {
             name: int(
@@ -298,7 +299,7 @@ def whole_key(array: Array) -> str:
 
 
 def container_urls(view: View, target: str) -> dict[str, str]:
-    """Slug -> URL prefix of every container for a target."""
+    """Slug -> URL prefix of every container for a target, unencoded."""
     return Places(view).urls(target)
 
 
@@ -364,7 +365,7 @@ def opening(containers: Mapping[str, str]) -> dict[str, list[str]]:
 def open(out: Path, *, access: Callable[[str], str], target: str = "access") -> Reader:
     """The repository through icechunk and zarr, its containers bound to where ``access`` says.
 
-    ``access`` maps a published URL prefix (percent-encoded, as the repository has it) to a path that
-    can be read here. EmitError if the configuration is not what was written.
+    ``access`` maps a published URL prefix, percent-encoded as the repository has it, to a URL spelled
+    alike or a plain path. EmitError if the configuration is not what was written.
     """
     return IcechunkReader(out, access, target)

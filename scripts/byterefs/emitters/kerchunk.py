@@ -20,12 +20,12 @@ from byterefs import urls
 from byterefs.codecs import pipeline
 from byterefs.emitters import Reader, refuse_misaligned, write_open
 from byterefs.emitters._kerchunk import KerchunkReader, write_table
-from byterefs.emitters._parts import Flat, Parts
+from byterefs.emitters._parts import Flat, Parts, inline_values
 from byterefs.errors import EmitError
 from byterefs.files import canonical
 from byterefs.model import Array, Refs
 from byterefs.view import View
-from byterefs.zarr_meta import attributes, groups, inline_values, one_fill, refuse_codec
+from byterefs.zarr_meta import attributes, groups, one_fill, refuse_codec
 
 PER_TARGET = True
 RECORD_SIZE = 100_000

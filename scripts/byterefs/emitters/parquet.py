@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from byterefs import FORMAT, urls
 from byterefs.codecs import numcodecs_refusal
 from byterefs.emitters import Described, Reader, Rows, refuse_misaligned, write_open
-from byterefs.emitters._parts import Flat, Parts, cut
+from byterefs.emitters._parts import Flat, Parts, cut, inline_values
 from byterefs.emitters._table import Chunk, read_window
 from byterefs.errors import EmitError
 from byterefs.files import canonical
@@ -32,7 +32,6 @@ from byterefs.grid import chunk_grid, fragment_steps
 from byterefs.model import ABSENT, Array, Key, Refs
 from byterefs.store import quote
 from byterefs.view import View
-from byterefs.zarr_meta import inline_values
 
 PER_TARGET = True
 FORM = "parquet"
@@ -121,6 +120,8 @@ def write_rows(
     schema = row_schema(len(flat.grid)).with_metadata(dict(described))
     options = {"compression": "zstd", "use_dictionary": ["path", "info"], "store_schema": False}
     with pq.ParquetWriter(path, schema, **options) as writer:
+        # without store_schema pyarrow 26 drops the metadata of the schema
+        writer.add_key_value_metadata(dict(described))
         for i in fragments:
             refs, first = flat.fragment(i), flat.fragments[i].start
             for start in range(0, len(refs.source), ROW_GROUP):

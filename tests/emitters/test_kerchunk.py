@@ -1,0 +1,5 @@
+from conformance_emitters import EmitterTests
+
+
+class TestKerchunk(EmitterTests):
+    FORM = "kerchunk"

@@ -1,0 +1,5 @@
+from conformance_emitters import EmitterTests
+
+
+class TestParquet(EmitterTests):
+    FORM = "parquet"

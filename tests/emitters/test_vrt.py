@@ -1,0 +1,6 @@
+from conformance_emitters import EmitterTests
+
+
+class TestVrt(EmitterTests):
+    FORM = "vrt"
+    ROWS = False
