@@ -4,7 +4,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HDF5_USE_FILE_LOCKING := FALSE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint format lock clean
+.PHONY: help setup demo run test soak lint format lock clean
 
 help: ## the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -14,6 +14,9 @@ setup: ## .venv with the pinned packages; a second call installs nothing
 
 demo: setup ## a small archive, built, appended to, verified, drawn
 	@$(PY) scripts/demo.py $(ARGS)
+
+run: setup ## the datasets of config/config.yaml, built or brought up to date; ARGS for snakemake
+	@$(PY) scripts/daily.py $(ARGS)
 
 test: setup ## every test but the soak; ARGS="-k grid" for some
 	@$(PY) -m pytest $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -54,5 +55,6 @@ def default(key: str, rule: Mapping[str, Any], schema: Mapping[str, Any]) -> str
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     page = Path(__file__).parents[1] / "config" / "README.md"
     page.write_text(text(), encoding="utf-8")
