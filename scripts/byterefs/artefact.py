@@ -22,6 +22,7 @@ from byterefs.grid import unlinear
 from byterefs.model import Array, Key, Refs
 from byterefs.oracle import native
 from byterefs.view import View
+from byterefs.zarr_meta import cf_fill
 
 SPELLED: Mapping[str, Callable[[str], str]] = {
     "kerchunk": urls.to_fsspec,
@@ -103,7 +104,8 @@ def fills(form: str, array: Array, found: Described) -> Iterator[tuple[str, Any,
     if form in ("sqlite", "parquet"):
         yield from unequal("fill", found.fill, array.fill)
     elif form == "kerchunk":
-        yield from same_bits("fill_value", found.fill, array.attrs.get("_FillValue"), array)
+        cf = None if cf_fill(array) is None else array.attrs["_FillValue"]
+        yield from same_bits("fill_value", found.fill, cf, array)
     elif form == "icechunk" and array.storage == "referenced":
         stored = fill_value(array.fill, array.dtype)
         zero = np.zeros((), array.dtype)[()]
@@ -176,8 +178,10 @@ def attributes(form: str, array: Array, found: Described) -> Iterator[tuple[str,
     published = dict(found.attrs)
     if form == "kerchunk":
         expected.pop("_FillValue", None)  # it is .zarray's fill_value, compared there
-    if form == "icechunk" and array.dtype[1] == "S":
-        expected.pop("_FillValue", None)  # xarray 2026.9 raises on one of fixed-length text
+    if form == "icechunk" and (array.dtype[1] == "S" or cf_fill(array) is None):
+        expected.pop(
+            "_FillValue", None
+        )  # left out as zarr_meta.cf_fill says, or text on which xarray 2026.9 raises
     if form == "vrt":
         expected, published = gdal_words(array, expected, published)
     for name in sorted(expected.keys() | published.keys()):
@@ -199,7 +203,8 @@ def gdal_words(
     if expected.get("units") == "":
         del expected["units"]
     stored = fill_value(array.fill, array.dtype)
-    if "_FillValue" in published and stored is not None:
+    held = "_FillValue" not in expected or cf_fill(array) is not None
+    if "_FillValue" in published and stored is not None and held:
         now = as_dtype(published["_FillValue"], array.dtype)
         if now.tobytes() == as_dtype(stored, array.dtype).tobytes():
             published.pop("_FillValue")

@@ -148,12 +148,13 @@ def sign(
 
 
 def provider_prefix(config: Mapping[str, Any]) -> str | None:
-    """The folder or bucket that all sources of a provider share, with a trailing slash."""
+    """The folder or bucket that all sources of a provider share, with a trailing slash; None where there is none."""
     source = config["source"]
-    root = source.get("path") if source.get("provider") == "local" else source.get("url")
-    if root is None:
+    if source["provider"] == "listing":
         return None
-    return (str(Path(root).absolute()) if "://" not in str(root) else str(root)).rstrip("/") + "/"
+    prefix = select.root(source).rstrip("/") + "/"
+    # Icechunk 2.3 refuses a container for all of file:///
+    return None if prefix == "/" else prefix
 
 
 def save(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from pathlib import Path
@@ -275,6 +276,7 @@ class open:
 
     def __init__(self, out: Path, *, access: Callable[[str], str], target: str = "access") -> None:
         self.con = sqlite3.connect(f"{(out / FILE).absolute().as_uri()}?mode=ro", uri=True)
+        weakref.finalize(self, self.con.close)
         self.access = access
         self.row = {
             row[0]: dict(zip(COLUMNS, row, strict=True))
