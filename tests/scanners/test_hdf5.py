@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -397,7 +398,27 @@ def test_a_fill_that_hdf5_leaves_undefined_is_none(tmp_path: Path) -> None:
         assert granules.library().H5Pset_fill_value(plist.id, h5py.h5t.STD_I32LE.id, None) >= 0
         space = h5py.h5s.create_simple((4, 4))
         h5py.h5d.create(f.id, b"v", h5py.h5t.STD_I32LE, space, plist)
-    assert scanned(tmp_path / "u.h5").arrays["v"].meta.fill is None
+        h5py.h5d.create(f.id, b"x", h5py.h5t.STD_I32LE, h5py.h5s.create_simple((4,)))
+    found = scanned(tmp_path / "u.h5", concat="time").arrays
+    assert (found["v"].meta.fill, found["x"].meta.fill) == (None, "0")
+    assert found["v"].digest == hashlib.sha256(bytes(64)).hexdigest()
+
+
+def test_a_number_of_three_bytes_is_no_attribute_but_no_obstacle(tmp_path: Path) -> None:
+    tid = h5py.h5t.STD_I32LE.copy()
+    tid.set_precision(24)
+    tid.set_size(3)
+    with h5py.File(tmp_path / "a.h5", "w") as f:
+        f["v"] = DATA
+        h5py.h5a.create(f["v"].id, b"odd", tid, h5py.h5s.create_simple((1,)))
+        f["v"].attrs["even"] = 4
+        f["v"].attrs["flag"] = True
+        f["v"].attrs["nothing"] = h5py.Empty("f4")
+    assert scanned(tmp_path / "a.h5").arrays["v"].meta.attrs == {
+        "even": 4,
+        "flag": 1,
+        "nothing": [],
+    }
 
 
 def test_fill_of_text_is_its_bytes_whatever_the_character_set(tmp_path: Path) -> None:
@@ -619,6 +640,18 @@ def test_a_chunk_that_passes_the_end_of_the_file_is_refused(tmp_path: Path) -> N
     node = hdf5.tree(h5py.File(path)).nodes["v"]
     with pytest.raises(hdf5.Unsupported, match=r"chunk \[0, 0\].*truncated"):
         hdf5.locate(node, np.dtype("<i4"), steps=False, end=10)
+
+
+def test_a_damaged_object_is_a_refusal_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "d.h5"
+    with h5py.File(path, "w", libver="latest") as f:
+        granules.pipeline(f, "v", DATA, (5, 4), "deflate")
+        header = h5py.h5o.get_info(f["v"].id).addr
+    with path.open("r+b") as raw:
+        raw.seek(header)
+        raw.write(b"\0" * 32)
+    with pytest.raises(ScanError, match=r"d.h5: HDF5 cannot read it \(v: .*HDF5 \d"):
+        scanned(path)
 
 
 def test_no_hdf5_error_is_a_crash_on_files_that_other_readers_crash_on(

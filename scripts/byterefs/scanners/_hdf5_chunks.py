@@ -85,7 +85,7 @@ def _plain(node: Node, dtype: np.dtype[Any], steps: bool, compact: bool) -> Chun
     layout = "compact" if compact else "contiguous"
     nothing = np.full(grid, ABSENT, np.int64)
     if compact:
-        raw = values(node.id, dtype, node.shape).tobytes()
+        raw = values(node.id, node.plist, dtype, node.shape).tobytes()
         pieces = {k: raw[i * nbytes : (i + 1) * nbytes] for i, k in enumerate(np.ndindex(grid))}
         return Chunks(layout, chunks, nothing, nothing.copy(), pieces)
     if start is None:

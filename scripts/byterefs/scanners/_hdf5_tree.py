@@ -84,10 +84,10 @@ def _walk(group: h5g.GroupID, path: str, above: tuple[int, ...], out: Tree) -> I
             continue
         try:
             item = h5o.open(group, raw)
-        except KeyError:
+        except KeyError as error:
             if link == h5l.TYPE_SOFT:
                 continue
-            raise
+            raise OSError(f"{name}: {error.args[0]}") from error
         if isinstance(item, h5g.GroupID):
             if int(h5o.get_info(item).addr) not in above:
                 yield from _walk(item, f"{name}/", above, out)

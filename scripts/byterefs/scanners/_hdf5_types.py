@@ -109,16 +109,21 @@ def library() -> ctypes.CDLL:
     return found
 
 
-def values(dsid: h5d.DatasetID, dtype: np.dtype[Any], shape: Key) -> NDArray[Any]:
-    """All elements as stored, in ``dtype``; what lies beyond HDF5's own extent is fill."""
-    stored: NDArray[Any] = np.empty(dsid.shape, dtype)
-    dsid.read(h5s.ALL, h5s.ALL, stored, mtype=dsid.get_type())
-    if stored.shape == shape:
-        return stored
-    missing = fill(dsid, dsid.get_create_plist(), dtype)
-    padded = np.full(shape, 0 if missing is None else missing, dtype)
-    padded[tuple(slice(n) for n in stored.shape)] = stored
-    return padded
+def values(
+    dsid: h5d.DatasetID, dcpl: h5p.PropDCID, dtype: np.dtype[Any], shape: Key
+) -> NDArray[Any]:
+    """All elements as stored, in ``dtype``; fill where nothing was written or HDF5's extent ends."""
+    missing = fill(dsid, dcpl, dtype)
+    out: NDArray[Any] = np.full(shape, 0 if missing is None else missing, dtype)
+    if not dsid.get_storage_size():
+        return out  # HDF5 refuses to read what has neither bytes nor a fill
+    if dsid.shape == shape:
+        # HDF5 leaves memory alone where a chunk is missing and its fill is undefined
+        dsid.read(h5s.ALL, h5s.ALL, out, mtype=dsid.get_type())
+        return out
+    stored = values(dsid, dcpl, dtype, dsid.shape)
+    out[tuple(slice(n) for n in stored.shape)] = stored
+    return out
 
 
 def text_values(dsid: h5d.DatasetID, shape: Key) -> NDArray[Any]:
@@ -164,9 +169,21 @@ def _read(attr: h5a.AttrID) -> Any:
     elif kind == h5t.STRING:
         dtype, mtype = np.dtype(f"S{tid.get_size()}"), tid
     else:
-        dtype, mtype = (tid.get_super() if kind == h5t.ENUM else tid).dtype, None
+        dtype, mtype = _number_dtype(tid), None
+        if dtype is None:
+            return None
     if shape is None:  # a null dataspace
         return "" if kind == h5t.STRING else np.zeros(0, dtype)
     value: NDArray[Any] = np.zeros(shape, dtype)
     attr.read(value, mtype=tid if kind == h5t.ENUM else mtype)
     return value
+
+
+def _number_dtype(tid: h5t.TypeID) -> np.dtype[Any] | None:
+    """None where numpy has no such number: three bytes, say."""
+    base = tid.get_super() if tid.get_class() == h5t.ENUM else tid
+    try:
+        dtype: np.dtype[Any] = base.dtype
+    except TypeError:
+        return None
+    return dtype

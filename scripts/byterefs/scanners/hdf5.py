@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from byterefs import codecs
-from byterefs.errors import ScanError
+from byterefs.errors import ByteRefsError, ScanError
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
 from byterefs.scanners._hdf5_chunks import Chunks, decoded, filters, locate, refuse_elsewhere
 from byterefs.scanners._hdf5_roles import Attributes, Roles
@@ -153,6 +153,8 @@ class _Look:
                 return None
             out = why.out or "leave it out by listing the wanted arrays in scan.arrays"
             raise ScanError(f"{self.source}: {node.name}: {why}; {out}") from why
+        except ByteRefsError as error:
+            raise ScanError(f"{self.source}: {node.name}: {error}; fetch the file again") from error
         except (OSError, RuntimeError) as error:
             raise ScanError(
                 f"{self.source}: {node.name}: HDF5 cannot read it ({error}; {VERSIONS}); fetch the "
@@ -192,7 +194,7 @@ class _Look:
     def _values(self, node: Node, meta: ArrayMeta, found: Chunks | None) -> NDArray[Any] | None:
         """All elements as stored; None where neither HDF5 nor numcodecs has the filters."""
         if node.plist.all_filters_avail() or found is None:
-            return values(node.id, np.dtype(meta.dtype), node.shape)
+            return values(node.id, node.plist, np.dtype(meta.dtype), node.shape)
         if codecs.numcodecs_refusal(meta.codec):
             return None
         return decoded(found, meta, self.fd)
