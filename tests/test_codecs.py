@@ -11,7 +11,7 @@ import hypothesis.extra.numpy as hnp
 import numcodecs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from osgeo import gdal
 
@@ -282,6 +282,7 @@ attributes = st.one_of(
 
 
 @given(attributes)
+@example("\0")
 def test_an_attribute_survives_json_with_its_dtype(value: Any) -> None:
     found, dtype = codecs.attr_json(value)
     back = codecs.attr_value(found, dtype)

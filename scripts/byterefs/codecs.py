@@ -235,7 +235,8 @@ def attr_json(value: Any) -> tuple[Any, str]:
     One-element arrays become scalars, as in netCDF; floats keep all digits, and what JSON has no
     number for becomes :func:`fill_text`. Raises TypeError for what is neither number nor text.
     """
-    array = np.asarray(value)
+    # numpy's own text types drop trailing NULs
+    array = np.asarray(value, object if isinstance(value, str | bytes | list) else None)
     if array.dtype.kind in "OSU":
         return _text_json(array)
     if array.dtype.kind == "b":
