@@ -233,7 +233,8 @@ def attr_json(value: Any) -> tuple[Any, str]:
     """An attribute as a JSON value, and its numpy dtype (``<f4``; text ``str``, or ``latin-1`` if not UTF-8).
 
     One-element arrays become scalars, as in netCDF; floats keep all digits, and what JSON has no
-    number for becomes :func:`fill_text`. Raises TypeError for what is neither number nor text.
+    number for becomes :func:`fill_text`. A list is one of text. Raises TypeError for what is neither
+    number nor text.
     """
     # numpy's own text types drop trailing NULs
     array = np.asarray(value, object if isinstance(value, str | bytes | list) else None)
