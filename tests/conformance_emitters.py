@@ -190,7 +190,7 @@ def access(view: View, form: str, target: str) -> Callable[[str], str]:
     """From a path or prefix as the form publishes it to the same one as it can be read here."""
     prefix = next(p for p in view.prefixes() if p != "/" and "src" in p)
     known = {
-        spelled(form, view.published(name, target)): spelled(form, name)
+        spelled(form, view.published(name, target)): name
         for name in [prefix, *(s.source for s in view.sources)]
     } | {s.source: s.source for s in view.sources}
     return known.__getitem__
@@ -239,8 +239,7 @@ class EmitterTests:
         self.opened: list[Any] = []
         yield
         for reader in self.opened:
-            if hasattr(reader, "con"):
-                reader.con.close()
+            getattr(reader, "close", lambda: None)()
 
     def emit(
         self, view: View, out: Path, state: Mapping[str, Any] | None = None, target: str = "access"

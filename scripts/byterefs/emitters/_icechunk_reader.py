@@ -140,8 +140,9 @@ def published_containers(out: Path, target: str) -> dict[str, str]:
 
 def bound(url: str, access: Callable[[str], str]) -> str:
     """A container's URL prefix where ``access`` says that it can be read."""
-    here = access(urls.to_icechunk(url))
-    return urls.from_icechunk(here) if "://" in here else urls.to_url(here)
+    published = urls.to_icechunk(url)
+    here = access(published)
+    return url if here == published else urls.to_url(here)
 
 
 def describe(array: zarr.Array[Any]) -> Described:

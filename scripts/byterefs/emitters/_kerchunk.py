@@ -33,7 +33,7 @@ class KerchunkReader:
         self.metadata: dict[str, Any] = document["metadata"]
         self.record = int(document["record_size"])
         self._copy = Path(tempfile.mkdtemp(prefix="byterefs-kerchunk-"))
-        weakref.finalize(self, shutil.rmtree, self._copy, ignore_errors=True)
+        self.close = weakref.finalize(self, shutil.rmtree, self._copy, ignore_errors=True)
         self._copied: set[str] = set()
         shutil.copy(out / ".zmetadata", self._copy)
         store = zarr.storage.FsspecStore.from_url(

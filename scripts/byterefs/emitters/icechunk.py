@@ -365,7 +365,7 @@ def opening(containers: Mapping[str, str]) -> dict[str, list[str]]:
 def open(out: Path, *, access: Callable[[str], str], target: str = "access") -> Reader:
     """The repository through icechunk and zarr, its containers bound to where ``access`` says.
 
-    ``access`` maps a published URL prefix, percent-encoded as the repository has it, to a URL spelled
-    alike or a plain path. EmitError if the configuration is not what was written.
+    ``access`` maps a container's published URL prefix, percent-encoded, to itself or to a path that can
+    be read here, unencoded. EmitError if the configuration is not what was written.
     """
     return IcechunkReader(out, access, target)

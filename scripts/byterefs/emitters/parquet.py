@@ -295,6 +295,10 @@ class ParquetReader:
         self.rows: dict[str, dict[str, Any]] = document["arrays"]
         self.con = duckdb.connect()
 
+    def close(self) -> None:
+        """Close DuckDB."""
+        self.con.close()
+
     def root(self) -> Mapping[str, Any]:
         """Root attributes."""
         found: Mapping[str, Any] = self.meta["attrs"]
