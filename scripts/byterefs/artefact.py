@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from byterefs import urls
 from byterefs.codecs import attr_value, fill_text, fill_value, pipeline
 from byterefs.emitters import Described, Reader, Rows
-from byterefs.errors import VerifyError
+from byterefs.errors import ByteRefsError, VerifyError
 from byterefs.grid import unlinear
 from byterefs.model import Array, Key, Refs
 from byterefs.oracle import native
@@ -52,6 +53,20 @@ def short(value: Any) -> str:
         return str(fill_text(value))
     text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= 200 else f"{text[:150]}… ({len(text)} characters)"
+
+
+def answer[T](form: str, array: str, ask: Callable[[], T]) -> T:
+    """What a form's reader says of an array. Raises VerifyError, naming both, if it fails."""
+    try:
+        return ask()
+    except ByteRefsError:
+        raise
+    except Exception as error:
+        raise VerifyError(
+            f"form {form}, array {array!r}: its reader fails on what is to be published "
+            f"({type(error).__name__}: {' '.join(str(error).split())}); remove the form's folder below "
+            f"results/<dataset>/emit and run the workflow again"
+        ) from error
 
 
 # --- metadata --------------------------------------------------------------------------------------
@@ -251,7 +266,7 @@ def check_coordinates(view: View, form: str, reader: Reader) -> int:
             continue
         window = tuple(slice(0, n) for n in array.shape)
         expected = native(np.frombuffer(array.values, array.dtype).reshape(array.shape))
-        published = native(np.asarray(reader.read(name, window)))
+        published = native(np.asarray(answer(form, name, partial(reader.read, name, window))))
         at = first_difference(published, expected)
         if at is not None:
             raise refuse(
