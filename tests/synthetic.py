@@ -57,7 +57,9 @@ def scan(
     offset[gone], size[gone] = ABSENT, ABSENT
     described = meta(array, ("time", "y", "x"), shape, **{"chunks": (1, 1, 1), **options})
     item = SourceArray(described, offset, size, dict(data or {}))
-    return SourceScan(at or source(day), {array: item, "time": time(day)}, {"title": "no file"}, {"title": "str"})
+    return SourceScan(
+        at or source(day), {array: item, "time": time(day)}, {"title": "no file"}, {"title": "str"}
+    )
 
 
 def table(folder: Path, scans: list[SourceScan], **parts: Any) -> View:

@@ -60,7 +60,9 @@ class TestParquet(EmitterTests):
         assert document["arrays"]["packed"]["grid_mapping"] == "crs"
         assert "values" not in document["arrays"]["packed"]
 
-    def test_duckdb_answers_which_sources_a_span_of_days_and_a_box_touch(self, archive: Archive) -> None:
+    def test_duckdb_answers_which_sources_a_span_of_days_and_a_box_touch(
+        self, archive: Archive
+    ) -> None:
         with archive.view(1, 2, 3) as view:
             self.emit(view, archive.folder / "out")
         file = str(archive.folder / "out" / "refs_sparse.parquet")
@@ -118,7 +120,9 @@ def test_row_groups_are_sorted_and_their_statistics_tell_days_apart(tmp_path, ou
     assert all(low == high for (low, high), _ in spans)
 
 
-def test_paths_of_one_row_group_do_not_carry_those_of_the_whole_archive(tmp_path, out, monkeypatch) -> None:
+def test_paths_of_one_row_group_do_not_carry_those_of_the_whole_archive(
+    tmp_path, out, monkeypatch
+) -> None:
     monkeypatch.setattr(grid, "FRAGMENT_ROWS", 60)
     with synthetic.table(tmp_path, [synthetic.scan(d) for d in range(200)]) as view:
         emit(view, out)
@@ -128,7 +132,9 @@ def test_paths_of_one_row_group_do_not_carry_those_of_the_whole_archive(tmp_path
     assert max(meta.row_group(i).column(name).total_uncompressed_size for i in range(20)) < 400
 
 
-def test_an_append_to_a_partitioned_array_rewrites_its_last_part_only(tmp_path, out, monkeypatch) -> None:
+def test_an_append_to_a_partitioned_array_rewrites_its_last_part_only(
+    tmp_path, out, monkeypatch
+) -> None:
     monkeypatch.setattr(grid, "FRAGMENT_ROWS", 12)  # two days
     with synthetic.table(tmp_path, [synthetic.scan(d) for d in range(7)]) as view:
         state = emit(view, out, partition=24)
