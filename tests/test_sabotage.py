@@ -568,6 +568,16 @@ def test_a_plan_with_shifted_time_is_caught_by_gdal_alone(fresh: Dataset) -> Non
         fresh.results.verify("access", "sqlite")
 
 
+@pytest.mark.parametrize("form", ["sqlite", "vrt"])
+def test_a_plan_with_shifted_data_is_caught_by_gdal_alone(fresh: Dataset, form: str) -> None:
+    shifted(fresh.results)
+    fresh.results.emit(("access", form))
+    with pytest.raises(
+        VerifyError, match=r"'time' is 17775\.0 at \[0\] .* 17776\.0 .*20260902\.nc"
+    ):
+        fresh.results.verify("access", form)
+
+
 def corrupt(results: Results, column: str, add: int) -> None:
     """Move every byte range of sst in the working store: rows of all forms follow it."""
     with stores.writing(results.store) as con:
@@ -620,7 +630,7 @@ def test_values_that_happen_to_be_equal_do_not_hide_a_wrong_byte_range(tmp_path:
         results.verify("access", "sqlite")
 
 
-def test_a_wrong_window_names_the_chunk_the_element_and_both_values(fresh: Dataset) -> None:
+def test_a_plan_that_was_turned_after_the_emission_is_caught(fresh: Dataset) -> None:
     fresh.results.emit(("access", "vrt"))
     shifted(fresh.results)
     with View.open(fresh.results.store) as view:

@@ -157,6 +157,11 @@ class Oracle:
         except RuntimeError as error:
             return words(error)
 
+    def exists(self, source: str, array: str) -> bool:
+        """Whether GDAL sees an array of this name in a source."""
+        with gdal.quiet_errors():
+            return any(not isinstance(self.array(source, array, d), str) for d in DRIVERS)
+
     def text(self, source: str, array: str, attribute: str) -> str | None:
         """A text attribute of a source's array (``units``, ``calendar``) as GDAL gives it; None without one."""
         with gdal.quiet_errors():

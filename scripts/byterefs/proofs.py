@@ -119,13 +119,20 @@ def check_gap(form: str, array: Array, reader: Reader, row: int, grid: Key) -> i
 
 
 def check_coordinate(view: View, array: Array, oracle: Oracle, w: Window) -> int:
-    """Compare the view's coordinate at a slab with the source's own; how many values. Raises VerifyError.
+    """Compare the view's coordinate at a slab with the source's own; how many values. Raises VerifyError."""
+    return compare_coordinate(view, array, oracle, w.placement, w.here, w.there)
 
-    Equal bits where the units are the same; where the plan converted them, the same instants.
+
+def compare_coordinate(
+    view: View, array: Array, oracle: Oracle, p: Placement, here: tuple[slice, ...], there: Key
+) -> int:
+    """Compare values of a coordinate with what the source of ``p`` has from ``there`` on; how many.
+
+    Equal bits where the units are the same; where the plan converted them, the same instants. Raises
+    VerifyError.
     """
-    p = w.placement
-    answer = oracle.read(p.source, p.source_array, w.there, w.count, array.dtype)
-    own = native(np.frombuffer(array.values or b"", array.dtype).reshape(array.shape)[w.here])
+    own = native(np.frombuffer(array.values or b"", array.dtype).reshape(array.shape)[here])
+    answer = oracle.read(p.source, p.source_array, there, own.shape, array.dtype)
     converted = time_units(view, array, p, oracle)
     if converted is None:
         at = first_difference(own, answer.values)
@@ -138,12 +145,45 @@ def check_coordinate(view: View, array: Array, oracle: Oracle, w: Window) -> int
         at = unlinear(differ[0], own.shape) if differ else None
         pair = (one[differ[0]], two[differ[0]]) if differ else ()
     if at is not None:
-        place = [s + i for s, i in zip(w.start, at, strict=True)]
+        place = [s.start + i for s, i in zip(here, at, strict=True)]
         raise VerifyError(
             f"array {array.array!r} is {pair[0]} at {place} of the plan, and {answer.by} reads {pair[1]} at its "
             f"place in {p.source}: the source lies at the wrong place; remove results/<dataset>/plan and run again"
         )
     return answer.values.size
+
+
+class Axes:
+    """Whether slabs of data lie where the source's own coordinates say, axis by axis."""
+
+    def __init__(self, view: View, oracle: Oracle) -> None:
+        self.view, self.oracle = view, oracle
+        self.of: dict[str, list[Array]] = {}
+        """dimension -> its one-dimensional coordinates"""
+        for a in view.arrays.values():
+            if a.kind == "coord" and a.values is not None and len(a.dims) == 1:
+                self.of.setdefault(a.dims[0], []).append(a)
+        self.seen: set[tuple[str, str, int, int, int]] = set()
+
+    def check(self, array: Array, p: Placement) -> int:
+        """Compare the coordinates at a slab with the source's own; how many values. Raises VerifyError.
+
+        A source without the coordinate has nothing to compare, nor a slab that was compared already.
+        """
+        compared = 0
+        for dim, src, n, dest in zip(array.dims, p.src_offset, p.count, p.dest, strict=True):
+            for coordinate in self.of.get(dim, []):
+                name = coordinate.array
+                key = (p.source, name, src, n, dest)
+                if key in self.seen or not self.oracle.exists(p.source, name):
+                    continue
+                self.seen.add(key)
+                axis = Placement(p.source, name, (src,), (n,), (dest,))
+                here = (slice(dest, dest + n),)
+                compared += compare_coordinate(
+                    self.view, coordinate, self.oracle, axis, here, (src,)
+                )
+        return compared
 
 
 Units = tuple[str, str]

@@ -159,9 +159,9 @@ def verify(
         work = Work(view, form, reader, oracle, options, previous, seed)
         work.counts["arrays"] = len(view.arrays)
         check_artefact(work, out, target)
-        ranges = proofs.Ranges(view, oracle)
+        ranges, axes = proofs.Ranges(view, oracle), proofs.Axes(view, oracle)
         for name, array in view.arrays.items():
-            check_array(work, array, rows_of(view, name), ranges)
+            check_array(work, array, rows_of(view, name), ranges, axes)
         report = reported(work, target, sources, ranges)
     prints = np.unique(np.concatenate([NONE, *work.prints]))
     return report, prints
@@ -261,7 +261,9 @@ def rows_of(view: View, name: str) -> Refs | None:
     return view.refs(name) if array.storage == "referenced" and not array.refused else None
 
 
-def check_array(work: Work, array: Array, refs: Refs | None, ranges: proofs.Ranges) -> None:
+def check_array(
+    work: Work, array: Array, refs: Refs | None, ranges: proofs.Ranges, axes: proofs.Axes
+) -> None:
     """Compare what is new of one array, and a sample of the rest, with the sources."""
     sources = {s.source: s for s in work.view.sources}
     prints = sample.fingerprints(array, sources, refs)
@@ -272,6 +274,8 @@ def check_array(work: Work, array: Array, refs: Refs | None, ranges: proofs.Rang
     with_ranges = set(sample.draw(len(chosen), max(n, 1), seed))
     for i, w in enumerate(progress.shown(chosen, f"{work.form} {array.array}")):
         compare(work, array, w)
+        if array.values is None:
+            work.counts["coordinates_compared"] += axes.check(array, w.placement)
         if refs is not None and i in with_ranges:
             ranges.check(array, refs, w)
     if refs is not None:
