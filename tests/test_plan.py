@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from building import build, config, replan, scan_into
 from byterefs import vrt
-from byterefs.errors import PlanError
+from byterefs.errors import PlanError, RemapError
 from byterefs.grid import misaligned
 from granules import oisst
 
@@ -331,3 +331,59 @@ def test_a_concat_axis_that_is_not_there_is_refused_with_the_axes_that_are(tmp_p
         PlanError, match=r"no dimension or coordinate 'tiem' .*it has lat, lon, time, zlev"
     ):
         build(tmp_path, [day(tmp_path, 0)], plan={"concat": "tiem"})
+
+
+def with_scalar(path: Path, value: int, units: str) -> Path:
+    """Add a scalar that no attribute names to a granule."""
+    with netCDF4.Dataset(path, "a") as nc:
+        v = nc.createVariable("issued", "i4", ())
+        v.units = units
+        v[:] = value
+    return path
+
+
+@pytest.mark.parametrize(
+    "units", [("h", "h"), ("hours since 2026-01-01", "hours since 2026-01-02")]
+)
+def test_a_scalar_that_varies_is_refused_if_wanted_and_left_out_with_a_reason_if_it_came_along(
+    tmp_path, units
+):
+    files = [with_scalar(day(tmp_path, n), n if units[0] == "h" else 0, units[n]) for n in range(2)]
+    with pytest.raises(
+        PlanError,
+        match=r"20260102\.nc: array 'issued' .*scan\.arrays|20260102\.nc: array 'issued' has units",
+    ):
+        build(tmp_path / "all", files)
+    with build(tmp_path / "some", files, scan={"arrays": ["sst"]}) as view:
+        assert "issued" not in view.arrays
+        assert "time" in view.arrays
+    left_out = json.loads((tmp_path / "some" / "plan" / "consistency.json").read_text())["left_out"]
+    assert "20260102.nc: array 'issued'" in left_out["issued"]
+
+
+def test_an_attribute_that_varies_is_listed_and_not_copied_from_the_first_source(tmp_path):
+    files = [day(tmp_path, n) for n in range(2)]
+    for n, path in enumerate(files):
+        with netCDF4.Dataset(path, "a") as nc:
+            nc["sst"].actual_range = np.array([n, n + 1], "f4")
+    with build(tmp_path, files) as view:
+        assert "actual_range" not in view.arrays["sst"].attrs
+        assert view.arrays["sst"].attrs["long_name"] == "sst"
+    report = json.loads((tmp_path / "plan" / "consistency.json").read_text())
+    assert report["varying_attrs"] == {"sst": ["actual_range"]}
+
+
+def test_a_target_that_does_not_cover_a_source_is_refused_by_the_plan(tmp_path):
+    with pytest.raises(RemapError, match=r"20260101\.nc: no remap rule of target 'public' covers"):
+        build(tmp_path, [day(tmp_path, 0)], remap={"public": {"/elsewhere/": "s3://b/"}})
+
+
+def test_strings_along_the_axis_are_as_wide_as_the_longest(tmp_path):
+    files = []
+    for n, word in enumerate(("noon", "midnight")):
+        files.append(day(tmp_path, n))
+        with netCDF4.Dataset(files[-1], "a") as nc:
+            nc.createVariable("label", str, ("time",))[:] = np.array([word], object)
+    with build(tmp_path, files) as view:
+        label = view.arrays["label"]
+        assert np.frombuffer(label.values, label.dtype).tolist() == [b"noon", b"midnight"]

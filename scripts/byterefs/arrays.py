@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from byterefs import axis, consistency
-from byterefs.codecs import fill_value
+from byterefs.codecs import PLAIN, fill_value
 from byterefs.engines import Concat, Layout
 from byterefs.errors import PlanError
 from byterefs.grid import misaligned
@@ -30,6 +30,8 @@ class Roles:
 
     coords: frozenset[str]
     bounds_of: Mapping[str, str]
+    needed: frozenset[str]
+    """wanted arrays and what describes them; the rest (scalars that came along) may be left out"""
 
     @classmethod
     def of(cls, physical: Physical, chosen: Sequence[str], config: Mapping[str, Any]) -> Roles:
@@ -43,9 +45,8 @@ class Roles:
             raise PlanError(
                 f"dataset {config['dataset']!r}: no planned source has {', '.join(missing)} of scan.arrays; there are {', '.join(sorted(names))}"
             )
-        coords = {
-            m.array for m in metas if len(m.dims) == 0 or m.dims == (m.array.rsplit("/", 1)[-1],)
-        }
+        scalars = {m.array for m in metas if not m.dims}
+        coords = {m.array for m in metas if m.dims == (m.array.rsplit("/", 1)[-1],)}
         bounds: dict[str, str] = {}
         for m in metas:
             for attr in NAMING:
@@ -55,7 +56,8 @@ class Roles:
                 coords |= found
                 if attr in ("bounds", "climatology"):
                     bounds |= dict.fromkeys(found, m.array)
-        return cls(frozenset(coords - wanted), bounds)
+        needed = (wanted | coords) if wanted else names
+        return cls(frozenset((coords | scalars) - wanted), bounds, frozenset(needed))
 
     def units(self, physical: Physical, source: str, array: str) -> axis.Units | None:
         """Time units of an array of a source; bounds without their own count as their coordinate does."""
@@ -85,38 +87,22 @@ class Maker:
         config: Mapping[str, Any],
     ) -> None:
         self.physical, self.layout, self.concat, self.roles = physical, layout, concat, roles
-        self.dataset = config["dataset"]
+        self.varying: dict[str, list[str]] = {}
         self.missing = (config.get("plan") or {}).get("missing", "refuse")
 
     def array(self, name: str) -> Array:
         """One global array, or a PlanError that says why it cannot be."""
         having = [s for s in self.layout.order if name in self.physical.have[s]]
-        first = self.physical.meta(having[0], name)
-        placements = self.layout.placements.get(name, ())
-        if not placements:
-            consistency.check_static(
-                self.physical, name, having, self.concat.dim if self.concat else "concat"
-            )
-            zero = (0,) * len(first.dims)
-            placements = (Placement(having[0], name, zero, first.shape, zero),)
+        first = self.widest(name, having)
+        placements = self.places(name, first, having)
+        self.check_missing(name, first, placements)
         shape = tuple(
             self.layout.sizes.get(d, n) for d, n in zip(first.dims, first.shape, strict=True)
         )
-        placements = self.one_per_place(name, placements, having)
-        self.check_missing(name, first, placements)
-        metas = [
-            self.physical.metas[m]
-            for m in sorted({self.physical.have[s][name].meta for s in having})
-        ]
-        attrs, dtypes, _ = shared_attrs([(m.attrs, m.attr_dtypes) for m in metas])
-        attrs, dtypes = self.with_units(name, first, attrs, dtypes)
-        size = prod(shape) * np.dtype(first.dtype).itemsize
-        inline = by_value(self.physical, having, name, self.roles) and (
-            size <= INLINE_BYTES or len(shape) <= 1
-        )
-        values = self.values(name, first, placements, shape, having[0]) if inline else None
+        attrs, dtypes = self.attributes(name, first, having)
+        inline = self.inline(name, first, shape, having)
+        values = self.values(name, first, placements, shape) if inline else None
         spacing = affine(values) if values is not None else None
-        refused = None if inline else self.refused(name, first, placements, shape)
         return Array(
             array=name,
             kind="coord" if name in self.roles.coords else "data",
@@ -126,25 +112,56 @@ class Maker:
             chunks=shape if inline else first.chunks,
             dtype=first.dtype,
             fill=first.fill,
-            codec={"compressor": None, "filters": None} if inline else first.codec,
+            codec=PLAIN if inline else first.codec,
             info="" if inline else first.info,
             attrs=attrs,
             attr_dtypes=dtypes,
             grid_mapping=attrs.get("grid_mapping"),
             affine=spacing,
             values=None if values is None else values.tobytes(),
-            placements=placements if all(len(p.dest) for p in placements) else (),
-            refused=refused,
+            placements=placements if shape else (),
+            refused=None if inline else self.refused(name, first, placements, shape),
         )
 
-    def with_units(
-        self, name: str, first: ArrayMeta, attrs: dict[str, Any], dtypes: dict[str, str]
+    def metas(self, name: str, having: Sequence[str]) -> list[ArrayMeta]:
+        """The distinct metadata that sources have of an array, in a fixed order."""
+        used = sorted({self.physical.have[s][name].meta for s in having})
+        return [self.physical.metas[m] for m in used]
+
+    def widest(self, name: str, having: Sequence[str]) -> ArrayMeta:
+        """The first source's metadata; strings as wide as the longest in any source."""
+        first = self.physical.meta(having[0], name)
+        if first.dtype[1] != "S":
+            return first
+        dtypes = [m.dtype for m in self.metas(name, having)]
+        return replace(first, dtype=max(dtypes, key=lambda d: np.dtype(d).itemsize))
+
+    def places(self, name: str, first: ArrayMeta, having: Sequence[str]) -> tuple[Placement, ...]:
+        """One placement per place; an array without the concat axis comes from the first source."""
+        placements = self.layout.placements.get(name, ())
+        if placements:
+            return self.one_per_place(name, placements, having)
+        along = self.concat.dim if self.concat else "concat"
+        consistency.check_static(self.physical, name, having, along)
+        zero = (0,) * len(first.dims)
+        return (Placement(having[0], name, zero, first.shape, zero),)
+
+    def inline(self, name: str, first: ArrayMeta, shape: Key, having: Sequence[str]) -> bool:
+        """Whether the plan holds an array's values: a coordinate that is small, or one-dimensional."""
+        small = prod(shape) * np.dtype(first.dtype).itemsize <= INLINE_BYTES or len(shape) <= 1
+        return small and by_value(self.physical, having, name, self.roles)
+
+    def attributes(
+        self, name: str, first: ArrayMeta, having: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Attributes of a time coordinate carry the first source's units, which its values are in."""
-        for key in consistency.MEANING:
-            if key in first.attrs and axis.time_units(first.attrs):
-                attrs[key] = first.attrs[key]
-                dtypes[key] = first.attr_dtypes.get(key, "str")
+        """Attributes that all sources share; those of time units are the first source's, as the values are."""
+        known = [(m.attrs, m.attr_dtypes) for m in self.metas(name, having)]
+        attrs, dtypes, self.varying[name] = shared_attrs(known)
+        if axis.time_units(first.attrs):
+            for key in consistency.MEANING:
+                if key in first.attrs:
+                    attrs[key] = first.attrs[key]
+                    dtypes[key] = first.attr_dtypes.get(key, "str")
         return attrs, dtypes
 
     def one_per_place(
@@ -205,15 +222,16 @@ class Maker:
         first: ArrayMeta,
         placements: Sequence[Placement],
         shape: Key,
-        reference: str,
     ) -> np.ndarray:
         """All values of an inline array; a stretch that no source covers is fill."""
+        out = np.zeros(shape, first.dtype)
         fill = fill_value(first.fill, first.dtype)
-        out = np.full(shape, 0 if fill is None else fill, np.dtype(first.dtype))
+        if fill is not None:
+            out[...] = fill
         known = self.layout.values.get(name)
         if known is not None:
             out[...] = known.astype(out.dtype)
-        units = self.roles.units(self.physical, reference, name)
+        units = self.roles.units(self.physical, placements[0].source, name)
         for p in placements:
             piece = self.physical.values(p.source, name)
             own = self.roles.units(self.physical, p.source, name)

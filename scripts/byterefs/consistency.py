@@ -39,7 +39,8 @@ def signature(meta: ArrayMeta, *, concat: Iterable[str], by_value: bool, timed: 
     out: Signature = {
         "dims": list(meta.dims),
         "shape": [None if d in free else n for d, n in zip(meta.dims, meta.shape, strict=True)],
-        "dtype": meta.dtype,
+        # strings that are read by value have the width of the longest in their source
+        "dtype": "|S" if by_value and meta.dtype[1] == "S" else meta.dtype,
     }
     for name in (*PACKING, *RANGES, *MEANING):
         if not (timed and by_value and name in MEANING):
@@ -103,7 +104,8 @@ def check_static(physical: Physical, array: str, sources: Sequence[str], concat:
     where = differing(physical, array, first, other)
     raise PlanError(
         f"{other}: array {array!r} has no axis {concat!r} and differs from that of {first}{where}; "
-        f"a grid that changes is another dataset: leave these sources out with source.pattern"
+        f"a grid that changes is another dataset: leave these sources out with source.pattern, "
+        f"or the array with scan.arrays"
     )
 
 

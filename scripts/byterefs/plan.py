@@ -5,12 +5,13 @@ Refuses what cannot be true (mdim-refs/0.2 "Rules"; design section 6), each by n
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from byterefs import FORMAT, consistency, vrt
+from byterefs import FORMAT, consistency, urls, vrt
 from byterefs.arrays import Maker, Roles, by_value, refuse_names
 from byterefs.discover import select
 from byterefs.engines import ENGINES, Concat, Layout, find_concat
@@ -19,6 +20,8 @@ from byterefs.files import canonical, digest, replacing, write_json
 from byterefs.model import Array
 from byterefs.physical import Physical
 from byterefs.store import reading, writing
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ def plan(store: Path, out: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         physical = Physical.load(con)
         chosen, lost = choose(physical, config)
         made = build(physical, chosen, lost, config, out)
+    remap = config.get("remap") or {}
+    check_remap(made.order, remap)
     text = vrt.write(made.arrays, made.root, made.root_dtypes)
     facts = {
         "dataset": config["dataset"],
@@ -54,14 +59,14 @@ def plan(store: Path, out: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "prefix": provider_prefix(config),
         "order": canonical(list(made.order)),
     }
-    save(store, made, facts, config.get("remap") or {}, text)
+    save(store, made, facts, remap, text)
     with replacing(out / "plan.vrt") as part:
         part.write_text(text)
     n = sum(len(a.placements) for a in made.arrays.values())
     counts = {"sources": len(made.order), "arrays": len(made.arrays), "placements": n}
     refused = {a.array: a.refused for a in made.arrays.values() if a.refused}
     return {
-        "digest": digest([facts, text, config.get("remap")]),
+        "digest": digest([facts, text, remap]),
         "counts": counts,
         "refused": refused,
     }
@@ -112,13 +117,32 @@ def build(
     signatures = sign(physical, layout.order, concat, roles, tuple(layout.sizes))
     report = consistency.report(signatures, report)
     write_json(out / "consistency.json", report)
-    for name, order in sorted(signatures.items()):
-        consistency.check(name, order, config["dataset"])
     maker = Maker(physical, layout, concat, roles, config)
-    arrays = {name: maker.array(name) for name in sorted(signatures)}
+    arrays, left_out = make(maker, signatures, config["dataset"])
+    report |= {"left_out": left_out, "varying_attrs": {n: v for n, v in maker.varying.items() if v}}
+    write_json(out / "consistency.json", report)
     refuse_names(arrays)
     root, dtypes, varying = physical.roots(layout.order)
     return Plan(arrays, layout.order, root, dtypes, varying, report)
+
+
+def make(
+    maker: Maker,
+    signatures: Mapping[str, Sequence[tuple[str, consistency.Signature]]],
+    dataset: str,
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """The global arrays, and why others were left out: scalars that nobody asked for and that vary."""
+    arrays, left_out = {}, {}
+    for name, order in sorted(signatures.items()):
+        try:
+            consistency.check(name, order, dataset)
+            arrays[name] = maker.array(name)
+        except PlanError as e:
+            if name in maker.roles.needed:
+                raise
+            left_out[name] = str(e)
+            log.warning("plan %s: %r is left out: %s", dataset, name, e)
+    return arrays, left_out
 
 
 def sign(
@@ -137,7 +161,11 @@ def sign(
         for source in order:
             if name not in physical.have[source]:
                 continue
-            timed = roles.units(physical, source, name) is not None
+            meta = physical.meta(source, name)
+            # units are converted along the concat axis only; a scalar that counts from another day differs
+            timed = (
+                not dims.isdisjoint(meta.dims) and roles.units(physical, source, name) is not None
+            )
             key = (physical.have[source][name].meta, inline, timed)
             if key not in cache:
                 cache[key] = consistency.signature(
@@ -145,6 +173,13 @@ def sign(
                 )
             out.setdefault(name, []).append((source, cache[key]))
     return out
+
+
+def check_remap(sources: Sequence[str], remap: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse a target whose rules do not cover every planned source (RemapError)."""
+    for target, rules in sorted(remap.items()):
+        for source in sources:
+            urls.remap(source, list(rules.items()), target=target)
 
 
 def provider_prefix(config: Mapping[str, Any]) -> str | None:
