@@ -1,5 +1,6 @@
 """Real archives, whole: built in every form, read through every form, equal to GDAL, and verified."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +31,18 @@ ARCHIVES = {
 }
 
 
-def gdal_values(path, array):
-    """Stored values of a source's array through GDAL."""
+@cache
+def gdal_dataset(path):
+    """A source opened by GDAL, once."""
     from osgeo import gdal
 
     gdal.UseExceptions()
-    dataset = gdal.OpenEx(str(path), gdal.OF_MULTIDIM_RASTER)
-    return dataset.GetRootGroup().OpenMDArrayFromFullname(f"/{array}").ReadAsArray()
+    return gdal.OpenEx(str(path), gdal.OF_MULTIDIM_RASTER)
+
+
+def gdal_values(path, array):
+    """Stored values of a source's array through GDAL."""
+    return gdal_dataset(str(path)).GetRootGroup().OpenMDArrayFromFullname(f"/{array}").ReadAsArray()
 
 
 @pytest.fixture(scope="module", params=ARCHIVES)
