@@ -47,7 +47,14 @@ def emit(
     """Bring one form up to date with the view that its receipt describes."""
     viewed = receipts.read(receipt.parents[2] / "view" / "receipt.json")
     out = receipt.with_name(form)
+    sweep(out)
     done = emitters.build(
         store_path, viewed["digest"], out, form=form, target=target, options=options
     )
     return receipts.write(receipt, "emit", done)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed job had not finished: hidden ``.part`` files, and SQLite's journals of them."""
+    for path in sorted(folder.rglob(".*.part*")):
+        path.unlink()

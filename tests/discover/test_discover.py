@@ -139,11 +139,11 @@ def test_without_a_store_all_sources_are_pending(archive: Path, tmp_path: Path) 
 def test_scans_that_are_pending_no_more_are_removed(archive: Path, tmp_path: Path) -> None:
     discover.refresh(make(archive), tmp_path)
     (batch,) = work(tmp_path, make(archive, batch=1000))["batches"]
-    for name in (batch, "0123456789abcdef"):
-        (tmp_path / "scan").mkdir(exist_ok=True)
-        (tmp_path / "scan" / f"{name}.sqlite").write_bytes(b"")
+    (tmp_path / "scan").mkdir()
+    for name in (f"{batch}.sqlite", "0123456789abcdef.sqlite", f".{batch}.sqlite.12.part-journal"):
+        (tmp_path / "scan" / name).write_bytes(b"")
     work(tmp_path, make(archive, batch=1000))
-    assert [p.stem for p in (tmp_path / "scan").iterdir()] == [batch]
+    assert [p.name for p in (tmp_path / "scan").iterdir()] == [f"{batch}.sqlite"]
 
 
 @pytest.mark.parametrize(("known_before", "kept"), [(0, True), (2, False)])

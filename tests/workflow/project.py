@@ -56,6 +56,7 @@ class Project:
 
     def __init__(self, root: Path, **changes: Any) -> None:
         self.root = root
+        self.environment = dict(ENVIRONMENT)
         self.archive = root / "archive" / "demo"
         self.results = root / "results" / "demo"
         self.archive.mkdir(parents=True)
@@ -102,7 +103,7 @@ class Project:
     def run(self, *arguments: str, ok: bool = True) -> Run:
         """Run the documented command to its end."""
         done = subprocess.run(
-            self.command(*arguments), cwd=self.root, env=ENVIRONMENT, text=True, stdin=subprocess.DEVNULL,
+            self.command(*arguments), cwd=self.root, env=self.environment, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
         )  # fmt: skip
         started = re.findall(r"^(?:local)?(?:rule|checkpoint) (\w+):$", done.stdout, re.M)
@@ -113,7 +114,7 @@ class Project:
         """Start the command and end its whole process group with SIGKILL once ``reached`` holds."""
         with (self.root / "killed.log").open("w") as log:
             process = subprocess.Popen(
-                self.command(*arguments), cwd=self.root, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log,
+                self.command(*arguments), cwd=self.root, env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             until = time.monotonic() + 120

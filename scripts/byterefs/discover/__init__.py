@@ -199,6 +199,7 @@ def _guard(lost: list[str], known: int, config: Mapping[str, Any]) -> None:
 
 
 def _drop_orphans(scans: Path, batches: Mapping[str, Any]) -> None:
-    for path in sorted(scans.glob("*.sqlite")):
+    """Remove scans that nobody waits for, and the beginnings of some that a killed run left."""
+    for path in [*scans.glob("*.sqlite"), *scans.glob(".*.part*")]:
         if path.stem not in batches:
             path.unlink()

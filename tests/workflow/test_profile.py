@@ -1,0 +1,36 @@
+"""What `profiles/default` may say, and what it must leave to the people who run the workflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from workflow.project import Project
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_default_profile_says_nothing_about_where_or_how_many() -> None:
+    (profile,) = (ROOT / "profiles" / "default").iterdir()
+    assert set(yaml.safe_load(profile.read_text())) == {
+        "rerun-triggers",
+        "rerun-incomplete",
+        "scheduler",
+        "printshellcmds",
+    }
+
+
+def test_cores_and_resources_of_the_command_line_are_the_effective_ones(project: Project) -> None:
+    project.add(0)
+    profile = project.root / "site"
+    profile.mkdir()
+    (profile / "profile.v9+.yaml").write_text(
+        "default-resources:\n  disk_mb: 123\nset-resources:\n  scan:\n    mem_mb: 777\n"
+    )
+    run = project.run("--profile", "site", "results/demo/store/receipt.json")
+    assert "Provided cores: 2" in run.output
+    scan = run.output.split("rule scan:")[1].split("Shell command")[0]
+    assert "mem_mb=777" in scan
+    assert "disk_mb=123" in scan
+    assert "runtime=30" in scan
