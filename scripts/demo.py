@@ -24,14 +24,14 @@ def main(*, cores: int = 2) -> None:
     cores
         Jobs that Snakemake may run at once.
     """
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     remove(console)
-    arrive(console, granules.first_month(), "30 days of a small OISST-like archive")
+    arrive(console, granules.first_month(), "30 days like NOAA's OISST")
     proven = {}
     first = build(console, cores, "first")
     proven["first"] = report.proofs()
     arrive(
-        console, granules.arrivals(), "three more: a new day, a new preliminary, a final for one"
+        console, granules.arrivals(), "a new day, a new preliminary one, a final for a preliminary"
     )
     append = build(console, cores, "append")
     proven["append"] = report.proofs()
@@ -40,8 +40,9 @@ def main(*, cores: int = 2) -> None:
     day = picture.newest(next(RESULTS.glob("emit/access/sqlite/*.sqlite")), "sst")
     picture.draw(day, source(day.path), RESULTS / "map.png")
     report.show(console, figures, proven)
-    console.print(f"map:     {RESULTS / 'map.png'}  ({day.when:%Y-%m-%d}, {source(day.path)})")
-    console.print(f"figures: {RESULTS / 'summary.json'}")
+    console.print(
+        f"The map of {day.when:%Y-%m-%d} is {RESULTS}/map.png, these figures are {RESULTS}/summary.json."
+    )
 
 
 def remove(console: Console) -> None:
@@ -56,7 +57,7 @@ def arrive(console: Console, days: list[granules.Day], words: str) -> None:
     """Write the files of some days."""
     written = [granules.write(ARCHIVE, day) for day in days]
     size = sum(path.stat().st_size for path in written)
-    console.print(f"{ARCHIVE}: {words} ({len(written)} files, {size / 1e6:.1f} MB)")
+    console.print(f"{ARCHIVE}: {words}, {len(written)} files of {size / 1e6:.1f} MB")
 
 
 def build(console: Console, cores: int, name: str) -> running.Run:
