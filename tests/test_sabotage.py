@@ -563,7 +563,7 @@ def test_a_plan_with_shifted_time_is_caught_by_gdal_alone(fresh: Dataset) -> Non
     shifted(fresh.results, "time")
     fresh.results.emit(("access", "sqlite"))
     with pytest.raises(
-        VerifyError, match=r"'time' is 17775\.0 at \[0\] .* 17776\.0 .*20260902\.nc"
+        VerifyError, match=r"'time' is 17777\.0 at \[2\] .* 17775\.0 .*20260901\.nc"
     ):
         fresh.results.verify("access", "sqlite")
 
@@ -573,7 +573,7 @@ def test_a_plan_with_shifted_data_is_caught_by_gdal_alone(fresh: Dataset, form: 
     shifted(fresh.results)
     fresh.results.emit(("access", form))
     with pytest.raises(
-        VerifyError, match=r"'time' is 17775\.0 at \[0\] .* 17776\.0 .*20260902\.nc"
+        VerifyError, match=r"'time' is 17777\.0 at \[2\] .* 17775\.0 .*20260901\.nc"
     ):
         fresh.results.verify("access", form)
 

@@ -216,6 +216,20 @@ def time_units(
 # --- byte ranges -----------------------------------------------------------------------------------
 
 
+def first_chunk(array: Array, w: Window) -> Key:
+    """The global key of the first chunk of a window."""
+    return tuple(s // c for s, c in zip(w.start, array.chunks, strict=True))
+
+
+def range_of(view: View, array: Array, refs: Refs, w: Window) -> tuple[int, int] | None:
+    """Offset and size of the first chunk of a window; None where it is absent or inline.
+
+    GDAL's block info raises on those (research/peers.md, 0.4).
+    """
+    row = linear(first_chunk(array, w), view.grid(array.array))
+    return None if refs.offset[row] < 0 else (int(refs.offset[row]), int(refs.size[row]))
+
+
 class Ranges:
     """Compares byte ranges of the table with GDAL's block info, on the sources and through the plan."""
 
@@ -225,19 +239,14 @@ class Ranges:
         self.reasons: Counter[str] = Counter()
         """why GDAL gave no range, with how often; such a range is proven by its values alone"""
 
-    def check(self, array: Array, refs: Refs, w: Window) -> None:
+    def check(self, array: Array, w: Window, offset: int, size: int) -> None:
         """Compare the range of the first chunk of a window. Raises VerifyError."""
-        key = tuple(s // c for s, c in zip(w.start, array.chunks, strict=True))
-        row = linear(key, self.view.grid(array.array))
-        if refs.offset[row] < 0:
-            return  # block info raises on a chunk that is absent or inline (research/peers.md, 0.4)
-        ours = (w.placement.source, int(refs.offset[row]), int(refs.size[row]))
+        key, ours = first_chunk(array, w), (w.placement.source, offset, size)
         local = tuple(s // c for s, c in zip(w.there, array.chunks, strict=True))
         block = self.oracle.block(w.placement.source, w.placement.source_array, local)
         self.compare("source", array, w, key, ours, block)
-        self.compare(
-            "plan", array, w, key, ours, self.oracle.planned(self.view.vrt, array.array, key)
-        )
+        planned = self.oracle.planned(self.view.vrt, array.array, key)
+        self.compare("plan", array, w, key, ours, planned)
 
     def compare(
         self,

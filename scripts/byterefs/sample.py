@@ -56,7 +56,9 @@ def fingerprints(array: Array, sources: Mapping[str, Source], refs: Refs | None)
 
     ``refs`` are the array's rows over the whole grid; None where it has none.
     """
-    common = canonical([array.array, array.dtype, array.fill, array.codec, array.chunks])
+    # an inline array's chunk is its global shape, which grows; its units decide what its values mean
+    own = array.chunks if refs is not None else [array.attrs.get(k) for k in ("units", "calendar")]
+    common = canonical([array.array, array.dtype, array.fill, array.codec, own])
     rows = None if refs is None else _Rows(array, refs)
     out = np.empty(len(array.placements), np.uint64)
     for i, p in enumerate(array.placements):
@@ -163,8 +165,6 @@ def windows(
     ``seen`` says per placement whether it was verified before; ``n`` chunks are drawn from those.
     With ``full`` every slab is compared, with ``new="sample"`` the new ones are drawn from as well.
     """
-    if array.storage != "referenced":
-        full = True  # a coordinate is small, and its slabs are read whole
     fresh, old = np.flatnonzero(~seen), np.flatnonzero(seen)
     found: dict[tuple[Key, Key], Window] = {}
     if full or new == "all":

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -160,8 +160,11 @@ def verify(
         work.counts["arrays"] = len(view.arrays)
         check_artefact(work, out, target)
         ranges, axes = proofs.Ranges(view, oracle), proofs.Axes(view, oracle)
-        for name, array in view.arrays.items():
-            check_array(work, array, rows_of(view, name), ranges, axes)
+        tasks = [task for name in view.arrays for task in chosen(work, name)]
+        tasks.sort(key=lambda t: (view.index[t.window.placement.source], t.array.array))
+        for task in progress.shown(tasks, f"verify {form}"):
+            compare(work, task, ranges, axes)
+        log.info("%s: %d windows are equal", form, len(tasks))
         report = reported(work, target, sources, ranges)
     prints = np.unique(np.concatenate([NONE, *work.prints]))
     return report, prints
@@ -261,43 +264,54 @@ def rows_of(view: View, name: str) -> Refs | None:
     return view.refs(name) if array.storage == "referenced" and not array.refused else None
 
 
-def check_array(
-    work: Work, array: Array, refs: Refs | None, ranges: proofs.Ranges, axes: proofs.Axes
-) -> None:
-    """Compare what is new of one array, and a sample of the rest, with the sources."""
-    sources = {s.source: s for s in work.view.sources}
-    prints = sample.fingerprints(array, sources, refs)
+class Task(NamedTuple):
+    """A window to compare, and the byte range of its first chunk where that is to be compared too."""
+
+    array: Array
+    window: Window
+    range: tuple[int, int] | None
+
+
+def chosen(work: Work, name: str) -> list[Task]:
+    """What is compared of one array: what is new, and a sample of the rest. Its gaps are compared at once."""
+    array, refs = work.view.arrays[name], rows_of(work.view, name)
+    prints = sample.fingerprints(array, {s.source: s for s in work.view.sources}, refs)
     seen = sample.known(prints, work.previous)
-    seed = work.seed_of(array.array)
-    n, full = int(work.options["sample"]), bool(work.options["full"])
-    chosen = sample.windows(array, seen, n=n, seed=seed, full=full, new=work.options["new"])
-    with_ranges = set(sample.draw(len(chosen), max(n, 1), seed))
-    for i, w in enumerate(progress.shown(chosen, f"{work.form} {array.array}")):
-        compare(work, array, w)
-        if array.values is None:
-            work.counts["coordinates_compared"] += axes.check(array, w.placement)
-        if refs is not None and i in with_ranges:
-            ranges.check(array, refs, w)
-    if refs is not None:
-        grid = work.view.grid(array.array)
-        for row in sample.gaps(array, refs, n=n, seed=seed, full=full):
-            work.counts["values_compared"] += proofs.check_gap(
-                work.form, array, work.reader, row, grid
-            )
-            work.counts["gaps_compared"] += 1
+    seed, n, full = work.seed_of(name), int(work.options["sample"]), bool(work.options["full"])
+    windows = sample.windows(array, seen, n=n, seed=seed, full=full, new=work.options["new"])
     work.prints.append(prints)
     work.new += int((~seen).sum())
-    log.info("%s %s: %d windows equal", work.form, array.array, len(chosen))
+    if refs is None:
+        return [Task(array, w, None) for w in windows]
+    check_gaps(work, array, refs, sample.gaps(array, refs, n=n, seed=seed, full=full))
+    drawn = set(sample.draw(len(windows), max(n, 1), seed))
+    return [
+        Task(array, w, proofs.range_of(work.view, array, refs, w) if i in drawn else None)
+        for i, w in enumerate(windows)
+    ]
 
 
-def compare(work: Work, array: Array, w: Window) -> None:
-    """Compare one window and count it."""
-    if array.values is None:
-        found = proofs.check_window(work.form, array, work.reader, work.oracle, w)
-        work.counts["chunks_compared"] += w.chunks
-    else:
+def check_gaps(work: Work, array: Array, refs: Refs, rows: Sequence[int]) -> None:
+    """Compare chunks that no source covers with fill."""
+    grid = work.view.grid(array.array)
+    for row in rows:
+        found = proofs.check_gap(work.form, array, work.reader, row, grid)
+        work.counts["values_compared"] += found
+        work.counts["gaps_compared"] += 1
+
+
+def compare(work: Work, task: Task, ranges: proofs.Ranges, axes: proofs.Axes) -> None:
+    """Compare one window, its place and its byte range, and count them."""
+    array, w, _ = task
+    if array.values is not None:
         found = proofs.check_coordinate(work.view, array, work.oracle, w)
+    else:
+        found = proofs.check_window(work.form, array, work.reader, work.oracle, w)
+        work.counts["coordinates_compared"] += axes.check(array, w.placement)
+        work.counts["chunks_compared"] += w.chunks
     work.counts["values_compared"] += found
+    if task.range is not None:
+        ranges.check(array, w, *task.range)
     if not w.new:
         work.old.add((array.array, w.placement))
 
