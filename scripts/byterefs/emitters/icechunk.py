@@ -21,6 +21,7 @@ import icechunk as ic
 from byterefs.codecs import pipeline
 from byterefs.emitters import Reader, refuse_misaligned, write_open
 from byterefs.emitters._icechunk import (
+    Piece,
     Places,
     delete_vanished,
     piece_digest,
@@ -198,7 +199,8 @@ class Loader:
         session = repo.writable_session("main")
         self.write_documents(session)
         rows = 0
-        for piece in self.load(session):
+        for piece in self.changed_pieces(session):
+            write_piece(session, piece, self.places)
             rows += prod(piece.grid)
             if rows >= BATCH_ROWS and piece.stop % self.splits[piece.array] == 0:
                 session.commit("load")
@@ -214,8 +216,8 @@ class Loader:
         session = repo.writable_session("main")
         remove(session, (key.removesuffix("/zarr.json") for key in self.gone()))
         self.write_documents(session)
-        for _ in self.load(session):
-            pass
+        for piece in self.changed_pieces(session):
+            write_piece(session, piece, self.places)
         if session.has_uncommitted_changes:
             session.commit(self.message())
 
@@ -236,37 +238,47 @@ class Loader:
         values = {n: inline_values(self.view.arrays[n]) for n in names}
         put(session, ((whole_key(self.view.arrays[n]), v) for n, v in values.items() if v))
 
-    def load(self, session: ic.Session) -> Iterator[Any]:
-        """Write the pieces that differ, yielding each after it was written."""
+    def changed_pieces(self, session: ic.Session) -> Iterator[Piece]:
+        """The pieces that differ, after their vanished chunks were deleted in ``session``."""
         for name, flat in self.flats.items():
             was = self.before.get("pieces", {}).get(name, {})
-            changed = set(self.changed(name))
-            now = self.pieces[name]
+            changed, now = set(self.changed(name)), self.pieces[name]
             for i, fragment in enumerate(flat.fragments):
                 if i not in changed:
                     inside = (k for k in was if fragment.start <= int(k) < fragment.stop)
                     now |= {k: was[k] for k in inside}
                     continue
                 for piece in pieces(name, flat, i, self.splits[name]):
-                    key = str(piece.start)
-                    made_of = piece_digest(piece, self.view.sources)
+                    key, made_of = str(piece.start), piece_digest(piece, self.view.sources)
                     now[key] = [piece.stop, made_of, piece.absent_digest(piece.stop)]
                     if was.get(key) == now[key]:
                         continue
                     if key in was and piece.absent_digest(was[key][0]) != was[key][2]:
                         delete_vanished(session, piece, was[key][0])
-                    write_piece(session, piece, self.places)
                     yield piece
 
 
 def configured(containers: Mapping[str, str], splits: Mapping[str, int]) -> ic.RepositoryConfig:
     """Icechunk's defaults, the containers by slug, and the manifest splits."""
     config = ic.RepositoryConfig.default()
+    config.storage = for_object_stores()
     for name, url in sorted(containers.items()):
         config.set_virtual_chunk_container(container(name, url))
     if splits:
         config.manifest = splitting(splits)
     return config
+
+
+def for_object_stores() -> ic.StorageSettings:
+    """Icechunk's own defaults, said aloud.
+
+    Unsaid, a local build saves those of a local disk, which never tries twice, and the copy in an
+    object store keeps them (run with Icechunk 2.3).
+    """
+    return ic.StorageSettings(
+        concurrency=ic.StorageConcurrencySettings(18, 12 * 1024**2),
+        retries=ic.StorageRetriesSettings(10, 100, 180_000),
+    )
 
 
 def depth(key: str) -> tuple[int, str]:
