@@ -6,6 +6,7 @@ All tuples are in C order (slowest axis first), one entry per dimension.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 
 from byterefs.model import Key
@@ -83,6 +84,21 @@ def fragment_steps(grid: Key) -> int:
     It depends on the other axes only, so an append does not move a fragment's border.
     """
     return max(1, FRAGMENT_ROWS // max(1, prod(grid[1:])))
+
+
+def elements(key: Key) -> str:
+    """A tuple as the compact JSON array that the table holds.
+
+    >>> elements((0, 31, 0))
+    '[0,31,0]'
+    """
+    return f"[{','.join(map(str, key))}]"
+
+
+@cache
+def from_elements(text: str) -> Key:
+    """The inverse of :func:`elements`; few texts occur often (``[0,0,0,0]``), so they are kept."""
+    return tuple(map(int, text[1:-1].split(","))) if text != "[]" else ()
 
 
 def linear(key: Key, grid: Key) -> int:

@@ -17,6 +17,7 @@ from byterefs.discover import select
 from byterefs.engines import ENGINES, Concat, Layout, find_concat
 from byterefs.errors import PlanError
 from byterefs.files import canonical, digest, replacing, write_json
+from byterefs.grid import elements
 from byterefs.model import Array
 from byterefs.physical import Physical
 from byterefs.store import reading, writing
@@ -220,11 +221,11 @@ def save(
                 [
                     (
                         a.array,
-                        canonical(p.dest),
+                        elements(p.dest),
                         ids[p.source],
                         p.source_array,
-                        canonical(p.src_offset),
-                        canonical(p.count),
+                        elements(p.src_offset),
+                        elements(p.count),
                         i,
                     )
                     for i, p in enumerate(a.placements)

@@ -21,7 +21,7 @@ import numpy as np
 from byterefs import urls
 from byterefs.errors import StoreError
 from byterefs.files import digest
-from byterefs.grid import chunk_grid, chunk_span, fragment_steps, linear, unlinear
+from byterefs.grid import chunk_grid, chunk_span, fragment_steps, from_elements, linear, unlinear
 from byterefs.model import ABSENT, Array, Fragment, Key, Placement, Refs, Source
 from byterefs.physical import Have
 from byterefs.store import opened
@@ -128,7 +128,7 @@ class View:
         )
         out: dict[str, list[Placement]] = {}
         for array, source, source_array, *slabs in rows:
-            src_offset, count, dest = (tuple(json.loads(s)) for s in slabs)
+            src_offset, count, dest = map(from_elements, slabs)
             out.setdefault(array, []).append(
                 Placement(source, source_array, src_offset, count, dest)
             )

@@ -22,7 +22,7 @@ from byterefs.codecs import numcodecs_refusal
 from byterefs.emitters import Described, Rows, write_open
 from byterefs.emitters._table import Chunk, read_window
 from byterefs.files import canonical, digest, replacing
-from byterefs.grid import chunk_grid, chunk_span, linear
+from byterefs.grid import chunk_grid, chunk_span, elements, linear
 from byterefs.model import ABSENT, Array, Fragment, Key
 from byterefs.store import quote, schema
 from byterefs.view import View
@@ -127,11 +127,11 @@ def write_plan(con: sqlite3.Connection, view: View, sources: str | None) -> None
             [
                 (
                     a.array,
-                    canonical(p.dest),
+                    elements(p.dest),
                     view.index[p.source] + 1,
                     p.source_array,
-                    canonical(p.src_offset),
-                    canonical(p.count),
+                    elements(p.src_offset),
+                    elements(p.count),
                 )
                 for p in a.placements
             ],
