@@ -244,7 +244,7 @@ def opening(view: View) -> dict[str, list[str]]:
     return {
         "gdal": [
             f'ogrinfo -al "{FILE}" "{table}"',
-            f"from osgeo import ogr; print(ogr.Open({FILE!r}).GetLayerByName({table!r}).GetFeatureCount())",
+            f"from osgeo import ogr; ds = ogr.Open({FILE!r}); print(ds.GetLayerByName({table!r}).GetFeatureCount())",
         ],
         "duckdb": [
             "INSTALL sqlite; LOAD sqlite;",
