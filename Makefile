@@ -2,6 +2,8 @@
 PY := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export HDF5_USE_FILE_LOCKING := FALSE
+# compiled once: a start of Snakemake costs three times as much without
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo run test soak lint format lock clean
@@ -29,6 +31,7 @@ lint: setup ## ruff, snakefmt, mypy, snakemake --lint
 	@$(PY) -m ruff format --check .
 	@$(PY) -m snakefmt --check Snakefile rules
 	@$(PY) -m mypy
+	@$(PY) -m mypy scripts/demo.py scripts/demonstration
 	@$(PY) -m snakemake --lint
 
 format: setup ## the layout that lint asks for

@@ -17,7 +17,16 @@ SCRIPTS = sorted(p.name for p in (ROOT / "scripts").glob("*.py"))
 
 def committed() -> list[Path]:
     """Every file of the repository, also one that is not committed yet."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = [
+        "git",
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     files = (ROOT / name for name in listed.split("\0") if name)
     return [path for path in files if path.is_file() and not path.is_symlink()]
