@@ -57,6 +57,8 @@ def show(console: Console, figures: Mapping[str, Any], proven: Mapping[str, list
     """The two tables and how each form is opened."""
     console.print(runs(figures))
     console.print(forms(proven))
+    for path in sorted(RESULTS.glob("sync/*.json")):
+        show_publication(console, json.loads(path.read_text()))
     console.print(
         "[bold]How each form is opened[/], in its folder: xarray lines are Python, duckdb lines SQL;\n"
         "both run in .venv. The programs gdal and ogrinfo come with a full GDAL (envs/byterefs.yaml).\n"
@@ -112,6 +114,17 @@ def forms(proven: Mapping[str, list[Proof]]) -> Table:
             f"{proof.values:,}",
         )
     return table
+
+
+def show_publication(console: Console, receipt: Mapping[str, Any]) -> None:
+    """Where the verified forms were published, and what the last run had to write there."""
+    counts = receipt["counts"]
+    new = sum(counts.get(kind, 0) for kind in ("put", "linked"))
+    console.print(
+        f"[bold]Published[/] for target {receipt['target']} in {Path(receipt['to']).relative_to(Path.cwd())}: "
+        f"{new} files new in the append, {counts.get('unchanged', 0)} as they were;\n"
+        f"latest.json there names version {receipt['version']}.\n"
+    )
 
 
 def openings() -> Iterator[tuple[Path, dict[str, Any]]]:
