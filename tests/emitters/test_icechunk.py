@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import icechunk as ic
+import numcodecs
 import numpy as np
 import pytest
 import xarray as xr
@@ -32,6 +33,12 @@ def commits(out: Path) -> list[str]:
 def manifests(out: Path) -> set[str]:
     repo = opened(out)
     return {m.id for m in repo.list_manifest_files(repo.lookup_branch("main"))}
+
+
+def unpacked(repo: Path) -> bytes:
+    """The file ``repo`` behind its header."""
+    data = repo.read_bytes()
+    return bytes(numcodecs.Zstd().decode(data[data.index(b"\x28\xb5\x2f\xfd") :]))
 
 
 class TestIcechunk(EmitterTests):
@@ -98,6 +105,8 @@ class TestIcechunk(EmitterTests):
                 reader.refs("packed").path[0] == "s3://bucket/a%20b/day%2001%20%2520%23%3F%C3%A9.nc"
             )
         assert own_containers(stored_config(copy)) == {slug: PUBLIC}
+        assert str(archive.folder).encode() in unpacked(out / "repo")
+        assert str(archive.folder).encode() not in unpacked(copy / "repo")
         one, two = tree(out), tree(copy)
         told = {"open.json", "OPEN.md", "containers.json"}
         assert {n for n in one.keys() | two.keys() if one.get(n) != two.get(n)} == {"repo", *told}
