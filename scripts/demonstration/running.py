@@ -62,18 +62,16 @@ def snakemake(cores: int, log: Path, console: Console) -> Run:
         print(*log.read_text().splitlines()[-TAIL:], sep="\n", file=sys.stderr)
         raise ByteRefsError(
             f"`{' '.join(command)}` ended with exit code {process.returncode}; its last {TAIL} lines "
-            f"are above, all of them in {log}; {blamed(log.read_text())}"
+            f"are above, all of them in {log}; the reason: {blamed(log.read_text())}"
         )
     return Run(jobs, opened_since(started), rows(), round(time.time() - started, 1))
 
 
 def blamed(words: str) -> str:
-    """The last line of the log of the first job that failed."""
+    """The last line of the log of the first job that failed, or else Snakemake's own."""
     found = re.search(r"log: (\S+) \(check log file", words)
-    lines = Path(found[1]).read_text().splitlines() if found and Path(found[1]).exists() else []
-    return (
-        f"the reason: {lines[-1]}" if lines else "no job failed, the reason is in Snakemake's words"
-    )
+    said = Path(found[1]).read_text() if found and Path(found[1]).exists() else words
+    return next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "no word")
 
 
 def opened_since(started: float) -> int:
