@@ -58,7 +58,8 @@ def show(console: Console, figures: Mapping[str, Any], proven: Mapping[str, list
     console.print(runs(figures))
     console.print(forms(proven))
     for path in sorted(RESULTS.glob("sync/*.json")):
-        show_publication(console, json.loads(path.read_text()))
+        if not path.name.endswith(".state.json"):
+            show_publication(console, json.loads(path.read_text()))
     console.print(
         "[bold]How each form is opened[/], in its folder: xarray lines are Python, duckdb lines SQL;\n"
         "both run in .venv. The programs gdal and ogrinfo come with a full GDAL (envs/byterefs.yaml).\n"
