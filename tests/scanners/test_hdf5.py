@@ -17,7 +17,7 @@ import granules
 from byterefs import codecs
 from byterefs.errors import ScanError
 from byterefs.model import ABSENT
-from byterefs.scanners import hdf5
+from byterefs.scanners import _common, hdf5
 from byterefs.scanners._hdf5_types import BOOKKEEPING
 from conformance import ScannerTests, assembled, by_value, scanned, stored_bytes
 from granules import Granule
@@ -616,8 +616,8 @@ def test_large_arrays_are_not_kept_by_value(
     with h5py.File(tmp_path / "l.h5", "w") as f:
         f["long"] = np.arange(100.0)
         f["longer"] = np.arange(200.0)
-    monkeypatch.setattr(hdf5, "KEPT", 100)
-    monkeypatch.setattr(hdf5, "DIGESTED", 1000)
+    monkeypatch.setattr(_common, "KEPT", 100)
+    monkeypatch.setattr(_common, "DIGESTED", 1000)
     found = scanned(tmp_path / "l.h5", concat="time").arrays
     assert found["long"].values is None
     assert found["long"].digest is not None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,22 +13,12 @@ from numpy.typing import NDArray
 from byterefs.codecs import Filter, decode, fill_value
 from byterefs.grid import chunk_grid, chunk_window
 from byterefs.model import ABSENT, ArrayMeta, Ints, Key
+from byterefs.scanners._common import Chunks, Unsupported, inline, refuse_past, run
 from byterefs.scanners._hdf5_tree import Node
-from byterefs.scanners._hdf5_types import Unsupported, library, text, values
+from byterefs.scanners._hdf5_types import library, text, values
 
 RAW_EDGES = 2  # H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS
 ERA = "give these sources an era of their own (plan.eras) or leave the array out of scan.arrays"
-
-
-@dataclass(frozen=True, slots=True)
-class Chunks:
-    """The chunk grid of one dataset."""
-
-    layout: str
-    chunks: Key
-    offset: Ints
-    size: Ints
-    data: Mapping[Key, bytes] = field(default_factory=dict)
 
 
 def filters(dcpl: h5p.PropDCID) -> list[Filter]:
@@ -49,14 +37,7 @@ def locate(node: Node, dtype: np.dtype[Any], *, steps: bool, end: int) -> Chunks
         found = _chunked(node)
     else:
         found = _plain(node, dtype, steps, compact=layout == h5d.COMPACT)
-    past = found.offset + found.size > end
-    if past.any():
-        key = tuple(int(k[0]) for k in np.nonzero(past))
-        raise Unsupported(
-            f"chunk {list(key)} ends at byte {int((found.offset + found.size)[key])} of a file of "
-            f"{end}: the file is truncated",
-            "fetch it again",
-        )
+    refuse_past(found, end)
     return found
 
 
@@ -77,21 +58,10 @@ def refuse_elsewhere(node: Node) -> None:
 
 def _plain(node: Node, dtype: np.dtype[Any], steps: bool, compact: bool) -> Chunks:
     """Contiguous and compact data: bytes in C order, one chunk or one per step of the first axis."""
-    shape = tuple(max(1, n) for n in node.shape)
-    chunks = (1, *shape[1:]) if steps and shape else shape
-    grid = chunk_grid(node.shape, chunks)
-    nbytes = int(np.prod(chunks, dtype=np.int64)) * dtype.itemsize
-    start = None if compact else node.id.get_offset()
-    layout = "compact" if compact else "contiguous"
-    nothing = np.full(grid, ABSENT, np.int64)
     if compact:
         raw = values(node.id, node.plist, dtype, node.shape).tobytes()
-        pieces = {k: raw[i * nbytes : (i + 1) * nbytes] for i, k in enumerate(np.ndindex(grid))}
-        return Chunks(layout, chunks, nothing, nothing.copy(), pieces)
-    if start is None:
-        return Chunks(layout, chunks, nothing, nothing.copy())
-    offset = start + nbytes * np.arange(nothing.size, dtype=np.int64).reshape(grid)
-    return Chunks(layout, chunks, offset, np.full(grid, nbytes, np.int64))
+        return inline(node.shape, dtype.itemsize, raw, steps=steps)
+    return run(node.shape, dtype.itemsize, node.id.get_offset(), steps=steps)
 
 
 def _chunked(node: Node) -> Chunks:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from byterefs.codecs import attr_json
 from byterefs.model import Key
+from byterefs.scanners._common import Unsupported
 
 BOOKKEEPING = {
     "CLASS",
@@ -35,15 +36,6 @@ CLASSES = {
     h5t.VLEN: "a variable-length type",
     h5t.ARRAY: "an array type",
 }
-
-
-class Unsupported(Exception):
-    """Why an array cannot be recorded, as the middle of a sentence: "its elements are …"."""
-
-    def __init__(self, why: str, out: str | None = None) -> None:
-        super().__init__(why)
-        self.out = out
-        """the way out; None where it is to leave the array out"""
 
 
 def text(raw: bytes) -> str:

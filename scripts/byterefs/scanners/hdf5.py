@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from byterefs import codecs
-from byterefs.errors import ByteRefsError, ScanError
+from byterefs.errors import ScanError
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
-from byterefs.scanners._hdf5_chunks import Chunks, decoded, filters, locate, refuse_elsewhere
-from byterefs.scanners._hdf5_roles import Attributes, Roles
+from byterefs.scanners._common import (
+    KEPT,
+    Attributes,
+    Chunks,
+    Unsupported,
+    dimension,
+    keeps,
+    record,
+    recorded,
+    wanted,
+)
+from byterefs.scanners._hdf5_chunks import decoded, filters, locate, refuse_elsewhere
 from byterefs.scanners._hdf5_tree import Node, Tree, tree
 from byterefs.scanners._hdf5_types import (
-    Unsupported,
     attributes,
     fill,
     is_text,
@@ -30,12 +38,9 @@ from byterefs.scanners._hdf5_types import (
     text_values,
     values,
 )
+from byterefs.scanners._roles import Roles
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-KEPT = 4 << 20
-"""bytes: coordinates up to this size come by value"""
-DIGESTED = 16 << 20
-"""bytes: static arrays up to this size get a digest"""
 VERSIONS = f"h5py {h5py.version.version}, HDF5 {h5py.version.hdf5_version}"
 
 
@@ -61,20 +66,21 @@ def scan(
         size, mtime_ns = before
         found = tree(file)
         nodes = found.nodes
-        wanted = _wanted(source.source, found, nodes, arrays)
-        roles = Roles(nodes, wanted)
+        _refuse_links(source.source, found, arrays)
+        chosen = wanted(source.source, nodes, arrays)
+        roles = Roles(nodes, chosen, lambda node: attributes(node.id))
         look = _Look(
             source.source,
             file.id.get_vfd_handle(),
             size,
-            _dimension(concat, nodes),
+            dimension(concat, nodes),
             split,
             bool(arrays),
         )
         scanned = {
             name: item
             for name, attrs in sorted(roles.attributes.items())
-            if (item := look.at(nodes[name], attrs, name in wanted, name in roles.coordinates))
+            if (item := look.at(nodes[name], attrs, name in chosen, name in roles.coordinates))
         }
         root, root_dtypes = attributes(file.id)
         if _stat(file) != before:
@@ -101,10 +107,8 @@ def _stat(file: h5py.File) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _wanted(
-    source: str, found: Tree, nodes: Mapping[str, Node], arrays: Sequence[str]
-) -> frozenset[str]:
-    """The wanted arrays that the file has; ScanError if there are none or if one lies in another file."""
+def _refuse_links(source: str, found: Tree, arrays: Sequence[str]) -> None:
+    """ScanError if a wanted array lies in another file."""
     asked = [name.strip("/") for name in arrays]
     for name, file in sorted(found.elsewhere.items()):
         if not asked or any(a == name or a.startswith(f"{name}/") for a in asked):
@@ -112,20 +116,6 @@ def _wanted(
                 f"{source}: {name} is an external link into {file}, so no byte of this file holds it; "
                 "scan that file, or list the wanted arrays without it in scan.arrays"
             )
-    wanted = frozenset(nodes) if not asked else frozenset(asked) & frozenset(nodes)
-    if not wanted:
-        what = f"none of the wanted arrays {', '.join(asked)}" if asked else "no arrays"
-        there = f"; it has {', '.join(sorted(nodes)[:20])}" if nodes else ""
-        raise ScanError(f"{source}: it has {what}{there}; correct scan.arrays or source.pattern")
-    return wanted
-
-
-def _dimension(concat: str | None, nodes: Mapping[str, Node]) -> str | None:
-    """The concat dimension; ``concat`` may also name its coordinate (``time`` on ``tdim``)."""
-    node = nodes.get(concat) if concat else None
-    if node is None or len(node.dims) != 1 or any(concat in n.dims for n in nodes.values()):
-        return concat
-    return node.dims[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +134,14 @@ class _Look:
         self, node: Node, attrs: Attributes, wanted: bool, coordinate: bool
     ) -> SourceArray | None:
         """The record of one array; None for one that is not wanted and cannot be recorded."""
-        try:
+
+        def make() -> SourceArray:
             if is_text(node.id.get_type()):
                 return self._text(node, attrs)
             return self._array(node, attrs, coordinate, strict=wanted and self.listed)
-        except Unsupported as why:
-            if not wanted:
-                return None
-            out = why.out or "leave it out by listing the wanted arrays in scan.arrays"
-            raise ScanError(f"{self.source}: {node.name}: {why}; {out}") from why
-        except ByteRefsError as error:
-            raise ScanError(f"{self.source}: {node.name}: {error}; fetch the file again") from error
+
+        try:
+            return recorded(self.source, node.name, wanted, make)
         except (OSError, RuntimeError) as error:
             raise ScanError(
                 f"{self.source}: {node.name}: HDF5 cannot read it ({error}; {VERSIONS}); fetch the "
@@ -169,27 +156,17 @@ class _Look:
             )
         kept = text_values(node.id, node.shape)
         meta = _meta(node, kept.dtype, attrs, None)
-        return SourceArray(meta, values=kept.tobytes(), digest=_digest(kept))
+        return record(meta, None, kept, keep=True)
 
     def _array(self, node: Node, attrs: Attributes, coordinate: bool, strict: bool) -> SourceArray:
         refuse_elsewhere(node)
         dtype = stored_dtype(node.id.get_type())
         nbytes = math.prod(node.shape) * dtype.itemsize
-        static = self.concat is not None and self.concat not in node.dims
-        keep = coordinate and nbytes <= KEPT
+        keep, sum_up = keeps(node, nbytes, coordinate, self.concat)
         found = self._chunks(node, dtype, optional=keep and not strict) if node.shape else None
         meta = _meta(node, dtype, attrs, found)
-        kept = None
-        if keep or ((static or coordinate) and nbytes <= DIGESTED):
-            kept = self._values(node, meta, found)
-        return SourceArray(
-            meta=meta,
-            offset=found.offset if found else None,
-            size=found.size if found else None,
-            data=found.data if found else {},
-            values=kept.tobytes() if kept is not None and keep else None,
-            digest=None if kept is None else _digest(kept),
-        )
+        kept = self._values(node, meta, found) if sum_up else None
+        return record(meta, found, kept, keep)
 
     def _values(self, node: Node, meta: ArrayMeta, found: Chunks | None) -> NDArray[Any] | None:
         """All elements as stored; None where neither HDF5 nor numcodecs has the filters."""
@@ -227,7 +204,3 @@ def _meta(node: Node, dtype: np.dtype[Any], attrs: Attributes, found: Chunks | N
         attr_dtypes=attrs[1],
         layout=found.layout if found else "values",
     )
-
-
-def _digest(kept: NDArray[Any]) -> str:
-    return hashlib.sha256(kept.tobytes()).hexdigest()

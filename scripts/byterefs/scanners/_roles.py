@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from byterefs.scanners._hdf5_tree import Node
-from byterefs.scanners._hdf5_types import attributes
+from byterefs.scanners._common import Attributes, Described
 
 COORDINATES = (
     "coordinates",
@@ -24,14 +23,17 @@ COORDINATES = (
 TERMS = ("formula_terms",)
 """CF attributes that may also name data, such as a sea surface that varies in time"""
 
-Attributes = tuple[dict[str, Any], dict[str, str]]
 
-
-class Roles:
+class Roles[Node: Described]:
     """The arrays to scan, their attributes, and which of them are coordinates of others."""
 
-    def __init__(self, nodes: Mapping[str, Node], wanted: Collection[str]) -> None:
-        self._nodes = nodes
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        wanted: Collection[str],
+        attributes: Callable[[Node], Attributes],
+    ) -> None:
+        self._nodes, self._attributes = nodes, attributes
         self.attributes: dict[str, Attributes] = {}
         self.coordinates: set[str] = set()
         for name in visible(nodes, wanted):
@@ -47,7 +49,7 @@ class Roles:
             if name in self.attributes:
                 continue
             node = self._nodes[name]
-            self.attributes[name] = found = attributes(node.id)
+            self.attributes[name] = found = self._attributes(node)
             named = self._named(node, found[0], COORDINATES)
             self.coordinates.update(named)
             todo += named
@@ -71,7 +73,7 @@ class Roles:
             group = group.rpartition("/")[0]
 
 
-def visible(nodes: Mapping[str, Node], wanted: Collection[str]) -> list[str]:
+def visible(nodes: Mapping[str, Described], wanted: Collection[str]) -> list[str]:
     """The arrays in the groups of the wanted ones and in those above."""
     groups = {""}
     for name in wanted:

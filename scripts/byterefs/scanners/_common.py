@@ -1,0 +1,206 @@
+"""What every scanner of files shares: which arrays are wanted, what is kept by value, how one refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from byterefs.errors import ByteRefsError, ScanError
+from byterefs.grid import chunk_grid
+from byterefs.model import ABSENT, ArrayMeta, Ints, Key, SourceArray
+
+KEPT = 4 << 20
+"""bytes: coordinates up to this size come by value"""
+DIGESTED = 16 << 20
+"""bytes: static arrays up to this size get a digest"""
+LEAVE_OUT = "leave it out by listing the wanted arrays in scan.arrays"
+
+Attributes = tuple[dict[str, Any], dict[str, str]]
+"""attributes as JSON values, and their dtypes"""
+
+
+class Described(Protocol):
+    """One array of a file as its format names it."""
+
+    @property
+    def name(self) -> str:
+        """Path without leading slash."""
+
+    @property
+    def shape(self) -> Key:
+        """Elements along each axis."""
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the axes."""
+
+    @property
+    def group(self) -> str:
+        """The path of the group, ``""`` for the root."""
+
+
+class Unsupported(Exception):
+    """Why an array cannot be recorded, as the middle of a sentence: "its elements are …"."""
+
+    def __init__(self, why: str, out: str | None = None) -> None:
+        super().__init__(why)
+        self.out = out
+        """the way out; None where it is to leave the array out"""
+
+
+class Seen(NamedTuple):
+    """An open file, and what it was when it was opened."""
+
+    file: BinaryIO
+    size: int
+    mtime_ns: int
+
+    @property
+    def fd(self) -> int:
+        """The file's descriptor."""
+        return self.file.fileno()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """``size`` bytes from ``offset`` on; ByteRefsError if the file has fewer."""
+        raw = os.pread(self.fd, size, offset)
+        while len(raw) < size:  # one read gives 2 GiB at most
+            more = os.pread(self.fd, size - len(raw), offset + len(raw))
+            if not more:
+                raise ByteRefsError(f"it has no {size} bytes from byte {offset} on")
+            raw += more
+        return raw
+
+
+@contextmanager
+def opened(source: str) -> Iterator[Seen]:
+    """The file of a source, read-only; ScanError if it cannot be read or changes while it is open."""
+    try:
+        with open(source.removeprefix("file://"), "rb") as file:
+            before = os.fstat(file.fileno())
+            yield Seen(file, before.st_size, before.st_mtime_ns)
+            after = os.fstat(file.fileno())
+    except OSError as error:
+        raise ScanError(
+            f"{source}: cannot be read ({error}); fetch it again, leave it out with source.pattern or "
+            "set scan: {on_error: skip}"
+        ) from error
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise ScanError(f"{source}: it changed while it was scanned; run again")
+
+
+def wanted(source: str, there: Collection[str], arrays: Sequence[str]) -> frozenset[str]:
+    """The wanted ones of the arrays that are there, all if none is listed; ScanError if there are none."""
+    asked = [name.strip("/") for name in arrays]
+    found = frozenset(asked) & frozenset(there) if asked else frozenset(there)
+    if not found:
+        what = f"none of the wanted arrays {', '.join(asked)}" if asked else "no arrays"
+        has = f"; it has {', '.join(sorted(there)[:20])}" if there else ""
+        raise ScanError(f"{source}: it has {what}{has}; correct scan.arrays or source.pattern")
+    return found
+
+
+def dimension(concat: str | None, nodes: Mapping[str, Described]) -> str | None:
+    """The concat dimension; ``concat`` may also name its coordinate (``time`` on ``tdim``)."""
+    node = nodes.get(concat) if concat else None
+    if node is None or len(node.dims) != 1 or any(concat in n.dims for n in nodes.values()):
+        return concat
+    return node.dims[0]
+
+
+def keeps(node: Described, nbytes: int, coordinate: bool, concat: str | None) -> tuple[bool, bool]:
+    """Whether the values of an array of ``nbytes`` are kept, and whether a digest of them is."""
+    static = concat is not None and concat not in node.dims
+    keep = coordinate and nbytes <= KEPT
+    return keep, keep or ((static or coordinate) and nbytes <= DIGESTED)
+
+
+def digest(kept: NDArray[Any]) -> str:
+    """sha256 of the values in C order, in hex."""
+    return hashlib.sha256(kept.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """The chunk grid of one array: offset and stored size in bytes, ``ABSENT`` where there is no range."""
+
+    layout: str
+    chunks: Key
+    offset: Ints
+    size: Ints
+    data: Mapping[Key, bytes] = field(default_factory=dict)
+
+
+def run(shape: Key, itemsize: int, start: int | None, *, steps: bool) -> Chunks:
+    """Bytes in C order from ``start`` on (None if never written): one chunk, or one per step of axis 0."""
+    chunks = stepped(shape, steps)
+    grid = chunk_grid(shape, chunks)
+    offset: Ints = np.full(grid, ABSENT, np.int64)
+    if start is None:
+        return Chunks("contiguous", chunks, offset, offset.copy())
+    nbytes = math.prod(chunks) * itemsize
+    offset = start + nbytes * np.arange(offset.size, dtype=np.int64).reshape(grid)
+    return Chunks("contiguous", chunks, offset, np.full(grid, nbytes, np.int64))
+
+
+def inline(shape: Key, itemsize: int, raw: bytes, *, steps: bool) -> Chunks:
+    """Bytes in C order that the metadata itself holds, cut as :func:`run` cuts them."""
+    chunks = stepped(shape, steps)
+    grid = chunk_grid(shape, chunks)
+    nbytes = math.prod(chunks) * itemsize
+    pieces = {k: raw[i * nbytes : (i + 1) * nbytes] for i, k in enumerate(np.ndindex(grid))}
+    nothing: Ints = np.full(grid, ABSENT, np.int64)
+    return Chunks("compact", chunks, nothing, nothing.copy(), pieces)
+
+
+def stepped(shape: Key, steps: bool) -> Key:
+    """The chunk shape of bytes in C order: the whole, or one step of the first axis."""
+    whole = tuple(max(1, n) for n in shape)
+    return (1, *whole[1:]) if steps and whole else whole
+
+
+def refuse_past(found: Chunks, end: int) -> None:
+    """Raise Unsupported for the first range that passes the end of a file of ``end`` bytes."""
+    past = found.offset + found.size > end
+    if past.any():
+        key = tuple(int(k[0]) for k in np.nonzero(past))
+        raise Unsupported(
+            f"chunk {list(key)} ends at byte {int((found.offset + found.size)[key])} of a file of "
+            f"{end}: the file is truncated",
+            "fetch it again",
+        )
+
+
+def record(
+    meta: ArrayMeta, found: Chunks | None, kept: NDArray[Any] | None, keep: bool
+) -> SourceArray:
+    """An array with its chunks (None: by value only) and the digest of ``kept``; its values if ``keep``."""
+    return SourceArray(
+        meta=meta,
+        offset=found.offset if found else None,
+        size=found.size if found else None,
+        data=found.data if found else {},
+        values=kept.tobytes() if kept is not None and keep else None,
+        digest=None if kept is None else digest(kept),
+    )
+
+
+def recorded(
+    source: str, name: str, required: bool, make: Callable[[], SourceArray]
+) -> SourceArray | None:
+    """What ``make`` gives; of an array that cannot be recorded a ScanError if ``required``, else None."""
+    try:
+        return make()
+    except Unsupported as why:
+        if not required:
+            return None
+        raise ScanError(f"{source}: {name}: {why}; {why.out or LEAVE_OUT}") from why
+    except ByteRefsError as error:
+        raise ScanError(f"{source}: {name}: {error}; fetch the file again") from error
