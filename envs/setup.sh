@@ -4,7 +4,7 @@
 #   sh envs/setup.sh            make or mend the environment
 #   sh envs/setup.sh python     print the Python that it would use, and do nothing
 #
-# PYTHON=/path/to/python names one candidate more; VENV=/folder puts the environment elsewhere.
+# PYTHON=/path/to/python names the one to take; VENV=/folder puts the environment elsewhere.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -22,7 +22,7 @@ refuse() { say "$*" >&2; exit 1; }
 
 # Every file that could be a Python, one a line. A version manager's shim may stand before the real one.
 candidates() {
-    [ -z "${PYTHON:-}" ] || command -v "$PYTHON" || :
+    [ -z "${PYTHON:-}" ] || { command -v "$PYTHON" || :; return; }
     printf '%s' "$PATH" | tr ':' '\n' | while IFS= read -r folder || [ -n "$folder" ]; do
         for name in python3.14 python3.13 python3.12 python3; do
             [ ! -x "$folder/$name" ] || printf '%s\n' "$folder/$name"

@@ -40,9 +40,9 @@ class Machine:
         if ".pyenv/versions" not in place and file.parent not in self.path:
             self.path.insert(len(self.path) - 1, file.parent)
 
-    def choice(self) -> subprocess.CompletedProcess:
+    def choice(self, **env: str) -> subprocess.CompletedProcess:
         path = os.pathsep.join(map(str, self.path))
-        env = {"PATH": path, "HOME": str(self.home)}
+        env |= {"PATH": path, "HOME": str(self.home)}
         return subprocess.run(
             ["sh", ROOT / "envs/setup.sh", "python"], env=env, capture_output=True, text=True
         )
@@ -76,6 +76,12 @@ def test_a_python_that_only_pyenv_knows_is_found(machine):
     machine.python("shims/python3.12", fails=True)
     machine.python(".pyenv/versions/3.12.1/bin/python", "3.12 1 ok /opt/3.12")
     assert machine.choice().stdout == "/opt/3.12\n"
+
+
+def test_a_python_that_is_named_is_taken_though_another_would_be(machine):
+    machine.python("bin/python3.13", "3.13 5 ok /opt/3.13")
+    machine.python("mine/python", "3.12 5 ok /opt/mine")
+    assert machine.choice(PYTHON=str(machine.home / "mine/python")).stdout == "/opt/mine\n"
 
 
 def test_a_path_with_spaces_is_kept(machine):

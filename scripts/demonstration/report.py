@@ -135,10 +135,10 @@ def openings() -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def show_opening(console: Console, folder: Path, content: Mapping[str, Any]) -> None:
-    """The lines of one form, to be copied: nothing is wrapped or highlighted."""
+    """The lines of one form, to be copied."""
     console.print(f"[bold]{content['form']}[/]  [dim]{folder}[/]")
     for reader in READERS:
-        for line in content["open"].get(reader, ()):
-            console.print(f"  [cyan]{reader:<7}[/] ", end="")
-            console.print(line, soft_wrap=True, markup=False, highlight=False)
+        if lines := content["open"].get(reader):
+            console.print(f"  [cyan]{reader}[/]")
+            console.print(*(f"    {line}" for line in lines), sep="\n", markup=False)
     console.print()
