@@ -52,14 +52,6 @@ def test_without_rules_the_path_stays():
     assert urls.remap("/other/1.nc", [], target="access") == "/other/1.nc"
 
 
-@given(st.lists(st.text("ab#% é", min_size=1), min_size=1, max_size=4))
-def test_unmap_takes_a_published_path_back_to_its_source(parts):
-    rules = [("/data/", "https://h/d/"), ("/data/a/", "s3://b/")]
-    source = "/data/" + "/".join(parts)
-    published = urls.remap(source, rules, target="t")
-    assert urls.unmap(published, rules, target="t") == source
-
-
 @given(st.text(min_size=1))
 def test_a_file_name_stays_inside_its_folder_and_different_names_stay_different(name):
     path = urls.file_name(name)

@@ -37,11 +37,6 @@ def globalise(key: Key, chunks: Key, src_offset: Key, dest: Key) -> Key:
     )
 
 
-def localise(key: Key, chunks: Key, src_offset: Key, dest: Key) -> Key:
-    """Chunk key in the global array -> chunk key in the source: the inverse of :func:`globalise`."""
-    return globalise(key, chunks, dest, src_offset)
-
-
 def misaligned(
     shape: Key, chunks: Key, src_offset: Key, count: Key, dest: Key
 ) -> tuple[int, str] | None:

@@ -8,7 +8,6 @@ A *source* is kept verbatim as it was opened: a plain path, ``/vsicurl/https://â
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
 from byterefs.errors import RemapError
@@ -81,26 +80,6 @@ def remap(path: str, rules: Rules, *, target: str) -> str:
         f"{path}: no remap rule of target {target!r} covers this source (rules: "
         f"{', '.join(prefix for prefix, _ in longest_first(rules))}); add its prefix under "
         f"remap: {target}: or leave the source out with source.pattern"
-    )
-
-
-def unmap(path: str, rules: Rules, *, target: str) -> str:
-    """A published path as its source: the longest matching replacement is put back."""
-    if not rules:
-        return path
-    back = sorted(((r, p) for p, r in rules), key=lambda rule: (-len(rule[0]), rule))
-    for replacement, prefix in back:
-        if matches(path, replacement):
-            return prefix + path[len(replacement) :]
-    raise RemapError(f"{path}: no remap rule of target {target!r} leads to this published path")
-
-
-def parent(path: str) -> str:
-    """The folder of a path, with a trailing slash."""
-    return (
-        str(PurePosixPath(path).parent).rstrip("/") + "/"
-        if "://" not in path
-        else (path.rsplit("/", 1)[0] + "/")
     )
 
 
