@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from byterefs import config
 from byterefs.errors import ByteRefsError, ConfigError
 
 log = logging.getLogger("byterefs")
@@ -175,6 +174,8 @@ def convert(value: Any, kind: Any, name: str) -> Any:
 
 def _mapping(text: str) -> dict[str, Any]:
     if not text.lstrip().startswith("{"):
+        from byterefs import config  # its jsonschema is a third of the start of a job
+
         return config.load(Path(text))
     found: dict[str, Any] = json.loads(text)
     return found

@@ -78,7 +78,7 @@ def dead(before: dict[str, Any]) -> bool:
     """Whether an owner is proven dead: on this host, of an earlier boot, or not there any more."""
     if before["host"] != socket.gethostname():
         return False
-    return before["boot"] != boot() or started(before["pid"]) != before["started"]
+    return bool(before["boot"] != boot() or started(before["pid"]) != before["started"])
 
 
 def boot() -> str:
