@@ -35,13 +35,13 @@ def imported(path: Path) -> set[str]:
 
 IMPORTS = {name(path): imported(path) for path in MODULES}
 ORDER = [
-    {"errors", "model", "files", "progress"},
+    {"errors", "model", "files", "progress", "locks"},
     {"urls", "grid", "codecs", "config", "receipts", "axis"},
     # what a source is, the store, the plan
     {"discover", "scanners", "scan", "store", "physical", "vrt", "arrays", "consistency", "engines", "plan"},
     {"view"},
     {"emitters", "zarr_meta", "reader"},
-    {"verify", "oracle", "artefact", "proofs", "sample", "tables", "sync", "publication", "shelf", "register"},
+    {"verify", "oracle", "artefact", "proofs", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "mirrors", "register"},
     {"stages", "entry"},
 ]  # fmt: skip
 LEVEL = {module: level for level, modules in enumerate(ORDER) for module in modules}

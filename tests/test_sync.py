@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,16 +30,19 @@ from granules import oisst
 PUBLIC = "https://example.org/archive/"
 
 
-def grow(results: Results, archive: Path, first: int, last: int) -> None:
-    """Let days arrive; emit and verify every form."""
+def grow(
+    results: Results, archive: Path, first: int, last: int, targets: Sequence[str] = ("access",)
+) -> None:
+    """Let days arrive; emit and verify every form of some targets."""
     paths = []
     for n in range(first, last + 1):
         day = date(2026, 9, 1) + timedelta(n - 1)
         paths.append(archive / f"{day:%Y%m%d}.nc")
         oisst(paths[-1], day, arrays=["sst"])
     results.scan(paths)
-    results.emit()
-    for target, form in results.pairs:
+    pairs = [(target, form) for target, form in results.pairs if target in targets]
+    results.emit(*pairs)
+    for target, form in pairs:
         results.verify(target, form)
 
 
@@ -47,7 +50,7 @@ def grow(results: Results, archive: Path, first: int, last: int) -> None:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of three days, everything verified."""
     folder = tmp_path_factory.mktemp("sync")
-    grow(at(folder), folder / "archive", 1, 3)
+    grow(at(folder), folder / "archive", 1, 3, ["access", "public"])
     return folder
 
 

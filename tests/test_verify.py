@@ -270,3 +270,11 @@ def test_the_default_options_are_those_of_the_schema() -> None:
 
     rules = load_schema("dataset")["properties"]["verify"]["properties"]
     assert {k: rules[k]["default"] for k in verify.DEFAULTS} == dict(verify.DEFAULTS)
+
+
+def test_an_option_that_is_not_built_is_refused_and_not_ignored(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results")
+    results.scan(days(tmp_path, 1, 1))
+    results.emit(("access", "sqlite"))
+    with pytest.raises(VerifyError, match=r"verify\.public: .* not built yet"):
+        results.verify("access", "sqlite", public=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 from byterefs.errors import SyncError
 from byterefs.files import digest, write_json
+from byterefs.mirrors import mirror
 from byterefs.publication import LATEST, REPO, Held, Tree, tree
 from byterefs.receipts import read
 from byterefs.shelf import Shelf, shelf
@@ -46,7 +47,7 @@ def run(
         if options.get("dry_run"):
             report = rehearse(receipt, place, options, verified, mirrored)
         elif options.get("mirror_of"):
-            report = mirror(receipt, place, read(mirrored[0]))
+            report = mirror(place, read(mirrored[0]))
         else:
             report = publish(receipt, place, options.get("target", "access"), verified)
         write_json(receipt, {"stage": "sync", "name": options["name"], "to": place.where, **report})
@@ -218,62 +219,6 @@ def state(place: Shelf, keys: Keys, before: Before, made: Tree) -> dict[str, Any
     """What the next sync compares the destination with."""
     left = [key for key in orphans(before, made) if key in keys]
     return {"to": place.where, "keys": {k: list(v) for k, v in keys.items()}, "orphans": left}
-
-
-# --- mirror ----------------------------------------------------------------------------------------
-
-
-def mirror(receipt: Path, place: Shelf, truth: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy what the publication ``truth`` (its receipt) left, byte for byte, ``latest.json`` last."""
-    origin = shelf(truth["to"])
-    wanted = {key: (int(h["size"]), str(h["sha256"])) for key, h in truth["keys"].items()}
-    with origin.lock(), place.lock():
-        for key, (_, sha256) in wanted.items():
-            now = origin.digest(key) if origin.get(key) is not None else None
-            if now != sha256:
-                raise SyncError(
-                    f"{origin.where}/{key}: its sha256 is {now} and was {sha256} when it was published; "
-                    f"publish again before it is mirrored to {place.where}"
-                )
-        there = place.list()
-        pinned = place.get(LATEST)
-        counts: Counter[str] = Counter()
-        for key in sorted(
-            wanted.keys() - {LATEST}, key=lambda k: (k == REPO, k.endswith(".zmetadata"), k)
-        ):
-            counts[carry(origin, place, key, wanted[key], there)] += 1
-        latest = origin.get(LATEST)
-        if latest is not None and latest != pinned:
-            if not place.swap(LATEST, latest, pinned):
-                raise SyncError(
-                    f"{place.where}/{LATEST}: another publisher replaced it; nothing but this mirror may write there"
-                )
-            counts["put"] += 1
-        for key in sorted(there.keys() - wanted.keys()):
-            place.delete(key)
-            counts["deleted"] += 1
-    return {
-        "mirror_of": truth["name"],
-        "version": truth["version"],
-        "target": truth["target"],
-        "digest": truth["digest"],
-        "keys": dict(truth["keys"]),
-        "refused": dict(truth["refused"]),
-        "counts": dict(sorted(counts.items())),
-    }
-
-
-def carry(
-    origin: Shelf, place: Shelf, key: str, wanted: tuple[int, str], there: Mapping[str, int]
-) -> str:
-    """Copy one key unless the mirror has the same bytes; what had to be done."""
-    if there.get(key) == wanted[0] and place.digest(key) == wanted[1]:
-        return "unchanged"
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "bytes"
-        file.write_bytes(origin.get(key) or b"")
-        place.put(key, file)
-    return "put"
 
 
 # --- rehearsal -------------------------------------------------------------------------------------

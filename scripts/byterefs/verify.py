@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from byterefs import artefact, emitters, progress, proofs, sample, tables
+from byterefs import artefact, emitters, progress, proofs, published, sample, spelling, tables
 from byterefs.emitters import Reader
 from byterefs.errors import ByteRefsError, VerifyError
 from byterefs.files import covers, digest, replacing, write_json
@@ -154,6 +154,11 @@ def verify(
     VerifyError naming form, array, chunk or attribute, source, and both values.
     """
     options = {**DEFAULTS, **options}
+    if options.get("public"):
+        raise VerifyError(
+            "verify.public: asking the public copies is not built yet; set it to false, the rows of every "
+            "target are compared and its values are decoded from the sources as they were scanned"
+        )
     sources = proofs.check_sources(view.sources)
     with opened(view, form, out, target) as reader, Oracle() as oracle:
         work = Work(view, form, reader, oracle, options, previous, seed)
@@ -198,7 +203,7 @@ def access(view: View, form: str, target: str) -> Callable[[str], str]:
     """
     prefixes = [p for p in view.prefixes() if emitters.covers_prefix(view, p, target)]
     names = [*prefixes, *(s.source for s in view.sources)]
-    known = {artefact.spelled(form, view.published(n, target)): n for n in names}
+    known = {spelling.spelled(form, view.published(n, target)): n for n in names}
     if form == "sqlite":
         known |= {n: n for n in names}  # its paths are the sources, verbatim
 
@@ -209,7 +214,7 @@ def access(view: View, form: str, target: str) -> Callable[[str], str]:
                 f"serves it; remove the form's folder and run the workflow again"
             )
         # an Icechunk container's URL is encoded, what it is bound to is not
-        return known[path] if form == "icechunk" else artefact.spelled(form, known[path])
+        return known[path] if form == "icechunk" else spelling.spelled(form, known[path])
 
     return find
 
@@ -246,8 +251,8 @@ def check_rows(view: View, form: str, reader: Reader, target: str) -> int:
     """Compare the rows of every referenced array; how many. A VRT has placements for rows."""
     if form == "vrt":
         return tables.check_placements(view, reader, target)
-    served = tables.served(view, reader, target) if form == "sqlite" else view.paths(target)
-    paths = [artefact.spelled(form, p) for p in served]
+    served = published.served(view, reader, target) if form == "sqlite" else view.paths(target)
+    paths = [spelling.spelled(form, p) for p in served]
     compared = 0
     for name in view.referenced():
         rows = artefact.answer(form, name, partial(reader.refs, name))
