@@ -71,6 +71,11 @@ class ScannerTests:
     FORMAT: ClassVar[str]
     COORDINATES: ClassVar[frozenset[str]]
     """the arrays of ``granule`` that must come by value"""
+    OPTIONS: ClassVar[dict[str, Any]] = {}
+    """of every scan; a format that the content of a source does not tell is named here"""
+
+    def scanned(self, path: Path, **options: Any) -> SourceScan:
+        return scanned(path, **{**self.OPTIONS, **options})
 
     def granule(self, folder: Path) -> Granule:
         """One plain file of data and coordinates; at least one array has several chunks."""
@@ -90,7 +95,7 @@ class ScannerTests:
 
     def test_the_referenced_bytes_decode_to_the_values_written(self, tmp_path: Path) -> None:
         made = self.granule(tmp_path)
-        found = scanned(made.path).arrays
+        found = self.scanned(made.path).arrays
         assert set(found) == set(made.values)
         referenced = {n: i for n, i in found.items() if i.offset is not None}
         assert max(i.offset.size for i in referenced.values() if i.offset is not None) > 1
@@ -100,7 +105,7 @@ class ScannerTests:
 
     def test_coordinates_come_by_value(self, tmp_path: Path) -> None:
         made = self.granule(tmp_path)
-        found = scanned(made.path).arrays
+        found = self.scanned(made.path).arrays
         assert self.COORDINATES
         for name in self.COORDINATES:
             np.testing.assert_array_equal(by_value(found[name]), made.values[name])
@@ -109,7 +114,7 @@ class ScannerTests:
     def test_every_range_lies_inside_the_file(self, tmp_path: Path) -> None:
         made = self.granule(tmp_path)
         end = made.path.stat().st_size
-        for item in scanned(made.path).arrays.values():
+        for item in self.scanned(made.path).arrays.values():
             if item.offset is not None and item.size is not None:
                 present = item.offset != ABSENT
                 assert (item.offset[present] >= 0).all()
@@ -119,7 +124,7 @@ class ScannerTests:
     def test_edge_chunks_keep_their_full_stored_shape(self, tmp_path: Path) -> None:
         made = self.edges(tmp_path)
         for name, values in made.values.items():
-            item = scanned(made.path).arrays[name]
+            item = self.scanned(made.path).arrays[name]
             assert any(n % c for n, c in zip(item.meta.shape, item.meta.chunks, strict=True))
             last = tuple(g - 1 for g in grid.chunk_grid(item.meta.shape, item.meta.chunks))
             raw = stored_bytes(made.path, item, last)
@@ -133,7 +138,7 @@ class ScannerTests:
     ) -> None:
         made = self.sparse(tmp_path)
         assert made.absent
-        found = scanned(made.path).arrays
+        found = self.scanned(made.path).arrays
         for name, keys in made.absent.items():
             item = found[name]
             assert item.offset is not None
@@ -146,7 +151,7 @@ class ScannerTests:
     def test_a_chunk_with_another_codec_is_refused_by_name(self, tmp_path: Path) -> None:
         path, array, word = self.mixed(tmp_path)
         with pytest.raises(ScanError) as refusal:
-            scanned(path)
+            self.scanned(path)
         assert all(part in str(refusal.value) for part in (str(path), array, word))
 
     def test_scanning_twice_gives_equal_records_and_leaves_the_file_alone(
@@ -154,7 +159,7 @@ class ScannerTests:
     ) -> None:
         made = self.granule(tmp_path)
         before = made.path.read_bytes(), made.path.stat().st_mtime_ns
-        assert comparable(scanned(made.path)) == comparable(scanned(made.path))
+        assert comparable(self.scanned(made.path)) == comparable(self.scanned(made.path))
         assert (made.path.read_bytes(), made.path.stat().st_mtime_ns) == before
 
     def test_the_source_comes_back_with_the_size_and_mtime_of_the_open_file(
@@ -162,7 +167,7 @@ class ScannerTests:
     ) -> None:
         made = self.granule(tmp_path)
         listed = Source(str(made.path), size=1, mtime_ns=2, etag='"e"')
-        seen = scanners.scan(listed).source
+        seen = scanners.scan(listed, **self.OPTIONS).source
         stat = made.path.stat()
         assert seen == Source(str(made.path), stat.st_size, stat.st_mtime_ns, '"e"')
 
@@ -171,8 +176,8 @@ class ScannerTests:
         other = tmp_path / "a b%20é#1.txt"
         shutil.copy(made.path, other)
         assert scanners.detect(Source(str(other))) == self.FORMAT
-        found = comparable(scanned(other))
-        expected = comparable(scanned(made.path, format=self.FORMAT))
+        found = comparable(self.scanned(other))
+        expected = comparable(self.scanned(made.path, format=self.FORMAT))
         assert {k: v for k, v in found.items() if k} == {k: v for k, v in expected.items() if k}
 
     def test_wanted_arrays_come_with_their_coordinates_and_nothing_else(
@@ -180,7 +185,7 @@ class ScannerTests:
     ) -> None:
         made = self.granule(tmp_path)
         data = sorted(set(made.values) - self.COORDINATES)
-        found = scanned(made.path, arrays=(data[0], "no such array"))
+        found = self.scanned(made.path, arrays=(data[0], "no such array"))
         assert set(found.arrays) == {data[0]} | self.COORDINATES
 
     def test_a_source_with_none_of_the_wanted_arrays_is_refused_by_name(
@@ -188,7 +193,7 @@ class ScannerTests:
     ) -> None:
         made = self.granule(tmp_path)
         with pytest.raises(ScanError, match="no such array") as refusal:
-            scanned(made.path, arrays=("no such array",))
+            self.scanned(made.path, arrays=("no such array",))
         assert str(made.path) in str(refusal.value)
 
     @pytest.mark.parametrize(("kept", "format"), list(product((0, 7, 0.6), ("auto", None))))
@@ -200,8 +205,8 @@ class ScannerTests:
         short = tmp_path / "short"
         short.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
         with pytest.raises(ScanError, match=str(short)):
-            scanned(short, format=format or self.FORMAT)
+            self.scanned(short, format=format or self.FORMAT)
 
     def test_a_file_that_is_not_there_is_refused_by_name(self, tmp_path: Path) -> None:
         with pytest.raises(ScanError, match="gone"):
-            scanned(tmp_path / "gone", format=self.FORMAT)
+            self.scanned(tmp_path / "gone", format=self.FORMAT)

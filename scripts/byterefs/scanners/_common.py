@@ -13,14 +13,16 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from byterefs.codecs import decode, fill_value
 from byterefs.errors import ByteRefsError, ScanError
-from byterefs.grid import chunk_grid
+from byterefs.grid import chunk_grid, chunk_window
 from byterefs.model import ABSENT, ArrayMeta, Ints, Key, SourceArray
 
 KEPT = 4 << 20
 """bytes: coordinates up to this size come by value"""
 DIGESTED = 16 << 20
 """bytes: static arrays up to this size get a digest"""
+ERA = "give these sources an era of their own (plan.eras) or leave the array out of scan.arrays"
 LEAVE_OUT = "leave it out by listing the wanted arrays in scan.arrays"
 
 Attributes = tuple[dict[str, Any], dict[str, str]]
@@ -176,6 +178,32 @@ def refuse_past(found: Chunks, end: int) -> None:
             f"{end}: the file is truncated",
             "fetch it again",
         )
+
+
+def skipped_filters(key: Sequence[int], mask: int, skipped: Sequence[str]) -> Unsupported:
+    """The refusal of a chunk whose filter mask leaves filters out."""
+    return Unsupported(
+        f"chunk {list(key)} was stored without the filter {' and '.join(skipped)} (filter mask {mask}), "
+        "so its codec is not the array's",
+        ERA,
+    )
+
+
+def decoded(found: Chunks, meta: ArrayMeta, read: Callable[[int, int], bytes]) -> NDArray[Any]:
+    """All elements, decoded from the chunks; ``read(offset, size)`` gives bytes of the file."""
+    missing = fill_value(meta.fill, meta.dtype)
+    out: NDArray[Any] = np.full(meta.shape, 0 if missing is None else missing, meta.dtype)
+    for key in np.ndindex(found.offset.shape):
+        if key in found.data:
+            raw = found.data[key]
+        elif found.offset[key] == ABSENT:
+            continue
+        else:
+            raw = read(int(found.offset[key]), int(found.size[key]))
+        window = chunk_window(key, meta.shape, found.chunks)
+        whole = decode(meta.codec, raw, meta.dtype, found.chunks)
+        out[window] = whole[tuple(slice(w.stop - w.start) for w in window)]
+    return out
 
 
 def record(

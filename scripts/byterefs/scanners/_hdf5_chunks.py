@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from typing import Any
 
 import numpy as np
 from h5py import h5d, h5p
-from numpy.typing import NDArray
 
-from byterefs.codecs import Filter, decode, fill_value
-from byterefs.grid import chunk_grid, chunk_window
-from byterefs.model import ABSENT, ArrayMeta, Ints, Key
-from byterefs.scanners._common import Chunks, Unsupported, inline, refuse_past, run
+from byterefs.codecs import Filter
+from byterefs.grid import chunk_grid
+from byterefs.model import ABSENT, Ints, Key
+from byterefs.scanners._common import (
+    ERA,
+    Chunks,
+    Unsupported,
+    inline,
+    refuse_past,
+    run,
+    skipped_filters,
+)
 from byterefs.scanners._hdf5_tree import Node
 from byterefs.scanners._hdf5_types import library, text, values
 
 RAW_EDGES = 2  # H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS
-ERA = "give these sources an era of their own (plan.eras) or leave the array out of scan.arrays"
 
 
 def filters(dcpl: h5p.PropDCID) -> list[Filter]:
@@ -90,11 +95,7 @@ def _refuse_masks(rows: list[Any], keys: Ints, pipeline: list[Filter]) -> None:
         return
     mask = rows[masked].filter_mask
     skipped = [f[3].decode("latin-1") or str(f[0]) for i, f in enumerate(pipeline) if mask >> i & 1]
-    raise Unsupported(
-        f"chunk {keys[masked].tolist()} was stored without the filter {' and '.join(skipped)} "
-        f"(filter mask {mask}), so its codec is not the array's",
-        ERA,
-    )
+    raise skipped_filters(keys[masked].tolist(), mask, skipped)
 
 
 def _refuse_raw_edges(node: Node, chunks: Key) -> None:
@@ -112,15 +113,3 @@ def _chunk_options(dcpl: h5p.PropDCID) -> int:
     if library().H5Pget_chunk_opts(dcpl.id, ctypes.byref(options)) < 0:
         raise RuntimeError("H5Pget_chunk_opts failed")
     return options.value
-
-
-def decoded(found: Chunks, meta: ArrayMeta, fd: int) -> NDArray[Any]:
-    """All elements, decoded from the chunks themselves: for filters that this HDF5 library lacks."""
-    missing = fill_value(meta.fill, meta.dtype)
-    out = np.full(meta.shape, 0 if missing is None else missing, meta.dtype)
-    for key in map(tuple, np.argwhere(found.offset != ABSENT).tolist()):
-        raw = os.pread(fd, int(found.size[key]), int(found.offset[key]))
-        window = chunk_window(key, meta.shape, found.chunks)
-        whole = decode(meta.codec, raw, meta.dtype, found.chunks)
-        out[window] = whole[tuple(slice(w.stop - w.start) for w in window)]
-    return out

@@ -22,13 +22,14 @@ from byterefs.scanners._common import (
     Attributes,
     Chunks,
     Unsupported,
+    decoded,
     dimension,
     keeps,
     record,
     recorded,
     wanted,
 )
-from byterefs.scanners._hdf5_chunks import decoded, filters, locate, refuse_elsewhere
+from byterefs.scanners._hdf5_chunks import filters, locate, refuse_elsewhere
 from byterefs.scanners._hdf5_tree import Node, Tree, tree
 from byterefs.scanners._hdf5_types import (
     attributes,
@@ -174,7 +175,7 @@ class _Look:
             return values(node.id, node.plist, np.dtype(meta.dtype), node.shape)
         if codecs.numcodecs_refusal(meta.codec):
             return None
-        return decoded(found, meta, self.fd)
+        return decoded(found, meta, lambda offset, size: os.pread(self.fd, size, offset))
 
     def _chunks(self, node: Node, dtype: np.dtype[Any], optional: bool) -> Chunks | None:
         """Where the chunks lie; None if that cannot be said and the values are kept anyway."""
