@@ -39,6 +39,7 @@ NUMPY = {
 """GDAL's numeric types as numpy's"""
 OPEN_FILES = 16
 """handles that are kept open at a time, per driver"""
+OPEN_ARRAYS = 64
 
 
 class Block(NamedTuple):
@@ -67,6 +68,8 @@ class Oracle:
     def __init__(self) -> None:
         gdal.UseExceptions()
         self._open = lru_cache(maxsize=OPEN_FILES * len(DRIVERS))(open_group)
+        self._array = lru_cache(maxsize=OPEN_ARRAYS)(self._open_array)
+        self._plan = lru_cache(maxsize=1)(open_group)
         self.values: Counter[str] = Counter()
         """values read, by who read them"""
         self.reasons: dict[str, str] = {}
@@ -80,7 +83,8 @@ class Oracle:
 
     def close(self) -> None:
         """Close every file."""
-        self._open.cache_clear()
+        for cache in (self._array, self._open, self._plan):
+            cache.cache_clear()
 
     def read(
         self, source: str, array: str, start: Sequence[int], count: Sequence[int], dtype: str
@@ -149,13 +153,10 @@ class Oracle:
 
     def array(self, source: str, array: str, driver: str) -> Any:
         """GDAL's ``MDArray`` by one driver, or the reason why there is none."""
-        group = self._open(source if driver == "VRT" else to_gdal(source), driver)
-        if isinstance(group, str):
-            return group
-        try:
-            return group[1].OpenMDArrayFromFullname("/" + array) or f"no array {array!r}"
-        except RuntimeError as error:
-            return words(error)
+        return self._array(source, array, driver)
+
+    def _open_array(self, source: str, array: str, driver: str) -> Any:
+        return open_array(self._open(to_gdal(source), driver), array)
 
     def exists(self, source: str, array: str) -> bool:
         """Whether GDAL sees an array of this name in a source."""
@@ -191,7 +192,7 @@ class Oracle:
     def planned(self, vrt: str, array: str, key: Sequence[int]) -> Block | str:
         """GDAL's byte range of a chunk of a whole dataset, through the text of its VRT."""
         with gdal.quiet_errors():
-            found = self.array(vrt, array, "VRT")
+            found = open_array(self._plan(vrt, "VRT"), array)
             return found if isinstance(found, str) else raw_block(found, key)
 
 
@@ -200,6 +201,16 @@ def open_group(path: str, driver: str) -> Any:
     try:
         dataset = gdal.OpenEx(path, gdal.OF_MULTIDIM_RASTER, allowed_drivers=[driver])
         return (dataset, dataset.GetRootGroup())
+    except RuntimeError as error:
+        return words(error)
+
+
+def open_array(group: Any, array: str) -> Any:
+    """GDAL's ``MDArray`` in an open group, or the reason why there is none."""
+    if isinstance(group, str):
+        return group
+    try:
+        return group[1].OpenMDArrayFromFullname("/" + array) or f"no array {array!r}"
     except RuntimeError as error:
         return words(error)
 

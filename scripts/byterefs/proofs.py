@@ -24,6 +24,8 @@ from byterefs.urls import to_gdal
 from byterefs.view import View
 
 BOUNDS = ("bounds", "climatology")
+PLANNED = 2_000
+"""sources that GDAL may walk for the block info of one array's plan: a call is linear in their number"""
 
 
 def check_sources(sources: Sequence[Source]) -> dict[str, int]:
@@ -236,6 +238,8 @@ class Ranges:
     def __init__(self, view: View, oracle: Oracle) -> None:
         self.view, self.oracle = view, oracle
         self.counts: Counter[str] = Counter()
+        self.planned: Counter[str] = Counter()
+        """array -> how many ranges were asked of the plan"""
         self.reasons: Counter[str] = Counter()
         """why GDAL gave no range, with how often; such a range is proven by its values alone"""
 
@@ -245,8 +249,10 @@ class Ranges:
         local = tuple(s // c for s, c in zip(w.there, array.chunks, strict=True))
         block = self.oracle.block(w.placement.source, w.placement.source_array, local)
         self.compare("source", array, w, key, ours, block)
-        planned = self.oracle.planned(self.view.vrt, array.array, key)
-        self.compare("plan", array, w, key, ours, planned)
+        if self.planned[array.array] * len(array.placements) < PLANNED:
+            self.planned[array.array] += 1
+            planned = self.oracle.planned(self.view.vrt, array.array, key)
+            self.compare("plan", array, w, key, ours, planned)
 
     def compare(
         self,
