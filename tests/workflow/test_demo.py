@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import date
 
 import matplotlib.image
@@ -79,8 +80,9 @@ def test_the_table_shows_the_figures_of_the_summary(shown, figures):
 
 
 def test_a_final_file_has_replaced_its_preliminary_one(shown):
-    con = sqlite3.connect(shown[0] / "results/demo/emit/access/sqlite/store.sqlite")
-    names = {path.rsplit("/", 1)[1] for (path,) in con.execute("SELECT path FROM refs_sst")}
+    store = shown[0] / "results/demo/emit/access/sqlite/store.sqlite"
+    with closing(sqlite3.connect(store)) as con:
+        names = {path.rsplit("/", 1)[1] for (path,) in con.execute("SELECT path FROM refs_sst")}
     assert "oisst-demo.20260929.nc" in names
     assert "oisst-demo.20260929_preliminary.nc" not in names
     assert len(names) == 32

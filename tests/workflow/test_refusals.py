@@ -86,7 +86,7 @@ BAD: list[tuple[Callable[[Project], None], list[str]]] = [
     (truncated, ["20200104.nc", "on_error: skip"]),
     (text, ["20200104.nc", "no known format", "on_error: skip"]),
     (without_the_array, ["20200104.nc", "sst", "anom"]),
-    (other_packing, ["scale_factor", "sst", "0.1", "0.01", "20200104.nc"]),
+    (other_packing, ["scale_factor", "sst", "0.1", "0.00999", "20200104.nc"]),
     (other_fill, ["_FillValue", "sst", "-998", "-999", "20200104.nc"]),
     (other_dtype, ["dtype", "sst", "<i4", "<i2", "20200104.nc"]),
     (other_codec, ["codec", "sst", "20200104.nc"]),
