@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from byterefs import config
+from byterefs import config, discover, scanners
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -90,6 +90,15 @@ def test_the_readme_describes_every_form():
     assert sorted(forms) == sorted(
         config.load_schema("dataset")["properties"]["emit"]["properties"]
     )
+
+
+def test_the_readme_promises_no_format_and_no_provider_that_is_not_built():
+    for words, names in {"Formats": scanners.NAMES, "Providers": discover.NAMES}.items():
+        said = re.search(rf"(?ms)^- {words}: (.*?)^- ", section("Limits"))
+        assert said, f"README.md, Limits: no item that starts with {words}"
+        promised = re.findall(r"(?<!\[)`(\w+)`", said[1])
+        assert promised
+        assert set(promised) <= set(names)
 
 
 def test_the_config_of_the_readme_passes_its_schema(tmp_path):

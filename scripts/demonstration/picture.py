@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,23 +33,24 @@ class Slice(NamedTuple):
 
 def newest(store: Path, array: str) -> Slice:
     """The last time step of a (time, zlev, lat, lon) array whose chunk is a whole day."""
-    con = sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True)
-    row = f'SELECT path, "offset", size FROM "refs_{array}" ORDER BY dim_0 DESC LIMIT 1'
-    path, offset, size = con.execute(row).fetchone()
-    dtype, chunks, codec, fill, attrs = con.execute(
-        'SELECT dtype, chunks, codec, fill, attrs FROM arrays WHERE "array" = ?', (array,)
-    ).fetchone()
+    with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True)) as con:
+        row = f'SELECT path, "offset", size FROM "refs_{array}" ORDER BY dim_0 DESC LIMIT 1'
+        path, offset, size = con.execute(row).fetchone()
+        dtype, chunks, codec, fill, attrs = con.execute(
+            'SELECT dtype, chunks, codec, fill, attrs FROM arrays WHERE "array" = ?', (array,)
+        ).fetchone()
+        time, units = coordinate(con, "time")
+        lat, lon = coordinate(con, "lat")[0], coordinate(con, "lon")[0]
     with open(path, "rb") as granule:
         granule.seek(offset)
         packed = decode(granule.read(size), json.loads(codec), np.dtype(dtype))
     packed = packed.reshape(json.loads(chunks))[0, 0]
     cf = json.loads(attrs)
     scaled = packed * float(cf.get("scale_factor", 1)) + float(cf.get("add_offset", 0))
-    time, units = coordinate(con, "time")
     return Slice(
         values=np.where(packed == int(fill), np.nan, scaled),
-        lat=coordinate(con, "lat")[0],
-        lon=coordinate(con, "lon")[0],
+        lat=lat,
+        lon=lon,
         when=datetime.fromisoformat(units.removeprefix("days since ")) + timedelta(days=time[-1]),
         attrs=cf,
         path=path,
