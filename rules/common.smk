@@ -1,5 +1,6 @@
 """What the rules share: the checked configs, the listing of each archive, input and param functions."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from byterefs import discover as discovery
 from byterefs import receipts
 from byterefs.errors import ByteRefsError
 from byterefs.scanners import SCAN_VERSION
+
+# Sources are only read, and a file system without locks would refuse even that.
+os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
 try:
     SETTINGS = configs.load_settings(config)

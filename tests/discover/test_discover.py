@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byterefs import config as configs
-from byterefs import discover
+from byterefs import discover, store
 from byterefs.errors import DiscoverError
 from byterefs.model import Source
 
@@ -270,3 +270,14 @@ def test_the_name_of_a_batch_changes_with_its_sources_and_with_the_scan_version(
     (two,), _ = discover.pending(changed, {}, make(tmp_path))
     (three,), _ = discover.pending(listing(days(1), version="2"), {}, make(tmp_path))
     assert len({one, two, three}) == 3
+
+
+def test_a_source_that_was_set_aside_is_pending_again_once_errors_fail(tmp_path: Path) -> None:
+    bad = Source("/a/20200101.nc", 1, 10**9)
+    path = tmp_path / "store.sqlite"
+    store.write_scans(tmp_path / "scan.sqlite", [], {bad: "an empty file"}, version="1")
+    store.update(path, [tmp_path / "scan.sqlite"], [])
+    now = listing(days(1))
+    for on_error, batches in (("skip", 0), ("fail", 1)):
+        held = discover.known_sources(path, on_error)
+        assert len(discover.pending(now, held, make(tmp_path))[0]) == batches

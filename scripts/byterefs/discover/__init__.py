@@ -117,7 +117,7 @@ def discover(
     now = json.loads(listing.read_text())
     if "refused" in now:
         raise DiscoverError(now["refused"])
-    known = store.known(store_path)
+    known = known_sources(store_path, config["scan"]["on_error"])
     batches, removed = pending(now, known, config, now["allow_removal"] or allow_removal)
     counts = {
         "sources": len(now["sources"]),
@@ -132,6 +132,22 @@ def discover(
     )
     _drop_orphans(receipt.parents[1] / "scan", batches)
     return counts
+
+
+def known_sources(store_path: Path, on_error: str) -> dict[str, Any]:
+    """What the store knows; sources it set aside are of no scan version where ``on_error`` is `fail`.
+
+    They are then pending, and fail the build that would have passed over them.
+    """
+    known: dict[str, Any] = store.known(store_path)
+    if known and on_error == "fail":
+        with store.reading(store_path) as con:
+            rows = con.execute(
+                "SELECT source FROM sources JOIN byterefs_scans USING (source_id) "
+                "WHERE refused IS NOT NULL"
+            )
+            known |= {source: (*known[source][:3], None) for (source,) in rows}
+    return known
 
 
 def pending(
