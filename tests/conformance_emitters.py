@@ -21,9 +21,9 @@ import pytest
 import building
 import granules
 from byterefs import emitters, grid
-from byterefs.artefact import spelled
 from byterefs.emitters import Reader, Rows
 from byterefs.errors import RemapError
+from byterefs.spelling import spelled
 from byterefs.view import View
 
 PUBLIC = "s3://bucket/a b/"

@@ -19,6 +19,7 @@ import pyarrow as pa
 from byterefs import urls
 from byterefs.codecs import pipeline
 from byterefs.emitters import Reader, refuse_misaligned, write_open
+from byterefs.emitters._arrow import binary, locations
 from byterefs.emitters._kerchunk import KerchunkReader, write_table
 from byterefs.emitters._parts import Flat, Parts, inline_values
 from byterefs.errors import EmitError
@@ -118,28 +119,14 @@ def write_partitions(
 def partition(refs: Refs, paths: Sequence[str]) -> pa.Table:
     """Rows as fsspec reads them: a row that is inline or absent has a null path, offset 0 and size 0."""
     here = refs.offset >= 0
-    used, index = np.unique(refs.source[here], return_inverse=True)
-    codes = np.zeros(len(here), np.int32)
-    codes[here] = index
-    locations = pa.array([paths[i] for i in used], pa.string())
     return pa.table(
         {
-            "path": pa.DictionaryArray.from_arrays(pa.array(codes, mask=~here), locations),
+            "path": locations(refs.source, here, paths),
             "offset": np.where(here, refs.offset, 0),
             "size": np.where(here, refs.size, 0),
-            "raw": binary(refs),
+            "raw": binary(refs.data, len(here)),
         }
     )
-
-
-def binary(refs: Refs) -> pa.Array:
-    """The inline chunks as a column; never of null type, which stock readers cannot take (s3.md, 2.4)."""
-    if not refs.data:
-        return pa.nulls(len(refs.offset), pa.binary())
-    rows: list[bytes | None] = [None] * len(refs.offset)
-    for i, data in refs.data.items():
-        rows[i] = data
-    return pa.array(rows, pa.binary())
 
 
 def write_inline(parts: Parts, name: str, values: bytes) -> None:

@@ -9,28 +9,23 @@ them ``sources.parquet``, and ``arrays.json`` with every array's row and the coo
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from byterefs import FORMAT, urls
 from byterefs.codecs import numcodecs_refusal
-from byterefs.emitters import Described, Reader, Rows, refuse_misaligned, write_open
+from byterefs.emitters import Reader, refuse_misaligned, write_open
+from byterefs.emitters._arrow import binary, locations
+from byterefs.emitters._parquet import ParquetReader
 from byterefs.emitters._parts import Flat, Parts, cut, inline_values
-from byterefs.emitters._table import Chunk, read_window
-from byterefs.errors import EmitError
 from byterefs.files import canonical
-from byterefs.grid import chunk_grid, fragment_steps
-from byterefs.model import ABSENT, Array, Key, Refs
-from byterefs.store import quote
+from byterefs.grid import fragment_steps
+from byterefs.model import Array, Key, Refs
 from byterefs.view import View
 
 PER_TARGET = True
@@ -164,30 +159,21 @@ def row_table(
     """
     known = np.flatnonzero(refs.source >= 0)
     keys = np.unravel_index(known + start, grid)
-    here, present = refs.offset[known] >= 0, refs.offset[known] >= 0
-    present[np.searchsorted(known, list(refs.data))] = True
-    size = refs.size[known].copy()
-    used, index = np.unique(refs.source[known][here], return_inverse=True)
-    codes = np.zeros(len(known), np.int32)
-    codes[here] = index
-    names = pa.array([paths[i] for i in used.tolist()], pa.string())
-    data = [refs.data.get(i) for i in known.tolist()] if refs.data else None
-    if data is not None:
-        for i, chunk in enumerate(data):
-            if chunk is not None:
-                size[i] = len(chunk)
+    data = {int(np.searchsorted(known, i)): chunk for i, chunk in refs.data.items()}
+    here, size = refs.offset[known] >= 0, refs.size[known].copy()
+    present = here.copy()
+    for i, chunk in data.items():
+        present[i], size[i] = True, len(chunk)
     columns = [
-        *(pa.array((k + (first if i == 0 else 0)).astype(np.int32)) for i, k in enumerate(keys)),
-        pa.array(present.astype(np.int8)),
-        pa.DictionaryArray.from_arrays(pa.array(codes, mask=~here), names),
+        *((k + (first if i == 0 else 0)).astype(np.int32) for i, k in enumerate(keys)),
+        present.astype(np.int8),
+        locations(refs.source[known], here, paths),
         pa.array(refs.offset[known], mask=~here),
         pa.array(size, mask=~present),
-        pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(len(known), np.int32), mask=~present), pa.array([info])
-        ),
-        pa.nulls(len(known), pa.binary()) if data is None else pa.array(data, pa.binary()),
+        locations(np.zeros(len(known), np.int32), present, [info]),
+        binary(data, len(known)),
     ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays([pa.array(c) for c in columns], schema=schema)
 
 
 def write_table(table: pa.Table, path: Path) -> bool:
@@ -283,100 +269,3 @@ def literal(text: str) -> str:
 def open(out: Path, *, access: Callable[[str], str], target: str = "access") -> Reader:
     """The form in ``out`` through DuckDB; ``access`` maps a published path to one that can be read here."""
     return ParquetReader(out, access)
-
-
-class ParquetReader:
-    """Rows by DuckDB, bytes from the sources, decoded with numcodecs."""
-
-    def __init__(self, out: Path, access: Callable[[str], str]) -> None:
-        self.out, self.access = out, access
-        document = json.loads((out / "arrays.json").read_text())
-        self.meta: dict[str, Any] = document["meta"]
-        self.rows: dict[str, dict[str, Any]] = document["arrays"]
-        self.con = duckdb.connect()
-
-    def close(self) -> None:
-        """Close DuckDB."""
-        self.con.close()
-
-    def root(self) -> Mapping[str, Any]:
-        """Root attributes."""
-        found: Mapping[str, Any] = self.meta["attrs"]
-        return found
-
-    def arrays(self) -> dict[str, Described]:
-        """What ``arrays.json`` says."""
-        return {name: self.described(name) for name in sorted(self.rows)}
-
-    def described(self, name: str) -> Described:
-        """One array's row."""
-        row = self.rows[name]
-        return Described(
-            dims=tuple(row["dims"]),
-            shape=tuple(row["shape"]),
-            chunks=tuple(row["chunks"]),
-            dtype=row["dtype"],
-            fill=row["fill"],
-            attrs=row["attrs"],
-            codec=row["codec"],
-        )
-
-    def files(self, name: str) -> list[str]:
-        """The array's Parquet file, or its parts in order."""
-        stem = self.out / f"refs_{urls.file_name(name)}"
-        whole = stem.with_name(f"{stem.name}.parquet")
-        if whole.exists():
-            return [str(whole)]
-        parts = sorted(stem.glob("part-*.parquet"), key=lambda p: int(p.stem.removeprefix("part-")))
-        if not parts:
-            raise EmitError(f"{whole}: the form has no rows of {name}; emit it again")
-        return [str(part) for part in parts]
-
-    def select(self, name: str, spans: Sequence[range]) -> pa.Table:
-        """The rows of a box of chunk keys."""
-        where = " AND ".join(f"{quote(f'dim_{i}')} BETWEEN ? AND ?" for i in range(len(spans)))
-        bounds = [edge for span in spans for edge in (span.start, span.stop - 1)]
-        statement = f"SELECT * FROM read_parquet(?) WHERE {where or 'true'}"
-        return self.con.sql(statement, params=[self.files(name), *bounds]).to_arrow_table()
-
-    def refs(self, array: str) -> Rows:
-        """Every row on the whole chunk grid; no row and ``present`` 0 alike are absent."""
-        row = self.rows[array]
-        grid = chunk_grid(row["shape"], row["chunks"])
-        table = self.select(array, [range(n) for n in grid])
-        dims = [table[f"dim_{i}"].to_numpy() for i in range(len(grid))]
-        at = np.ravel_multi_index(dims, grid)
-        path: list[str | None] = [None] * prod(grid)
-        for i, name in zip(at.tolist(), table["path"].to_pylist(), strict=True):
-            path[i] = name
-        here = table["path"].is_valid().to_numpy()
-        offset, size = np.full(prod(grid), ABSENT, np.int64), np.full(prod(grid), ABSENT, np.int64)
-        offset[at[here]] = table["offset"].filter(pa.array(here)).to_numpy()
-        size[at[here]] = table["size"].filter(pa.array(here)).to_numpy()
-        data = zip(at.tolist(), table["data"].to_pylist(), strict=True)
-        return Rows(
-            path=path, offset=offset, size=size, data={i: d for i, d in data if d is not None}
-        )
-
-    def read(self, array: str, window: tuple[slice, ...]) -> NDArray[Any]:
-        """Stored values of a window, decoded from the bytes that the rows name."""
-        described, row = self.described(array), self.rows[array]
-        if row["storage"] != "referenced":
-            values = np.frombuffer(base64.b64decode(row["values"]), described.dtype)
-            return values.reshape(described.shape)[window]
-        bounds = [s.indices(n)[:2] for s, n in zip(window, described.shape, strict=True)]
-        spans = [
-            range(lo // c, -(-hi // c)) for (lo, hi), c in zip(bounds, row["chunks"], strict=True)
-        ]
-        found = self.chunks(self.select(array, spans), len(spans))
-        return read_window(described, window, found.get)
-
-    def chunks(self, table: pa.Table, rank: int) -> dict[Key, Chunk]:
-        """Present chunks by key, their paths mapped."""
-        found = {}
-        for row in table.to_pylist():
-            if row["present"]:
-                path = None if row["path"] is None else self.access(row["path"])
-                key = tuple(row[f"dim_{i}"] for i in range(rank))
-                found[key] = Chunk(path, row["offset"], row["size"], row["data"])
-        return found
