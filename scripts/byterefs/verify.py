@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -193,7 +194,9 @@ def opened(view: View, form: str, out: Path, target: str) -> Iterator[Reader]:
     try:
         yield reader
     finally:
-        getattr(reader, "close", lambda: None)()
+        # a reader in the traceback of a refusal may be collected in a thread that SQLite refuses
+        if isinstance(con := getattr(reader, "con", None), sqlite3.Connection):
+            con.close()
 
 
 def access(view: View, form: str, target: str) -> Callable[[str], str]:
