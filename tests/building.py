@@ -40,7 +40,8 @@ def scan_into(
     """Scan ``files`` and merge them into ``folder/store.sqlite`` as one batch."""
     concat = conf["plan"].get("concat")
     arrays = conf["scan"]["arrays"]
-    scans = [scanners.scan(listed(f), arrays=arrays, concat=concat) for f in files]
+    format = conf["scan"].get("format", "auto")
+    scans = [scanners.scan(listed(f), format=format, arrays=arrays, concat=concat) for f in files]
     batch = folder / "batch.sqlite"
     store.write_scans(batch, scans, {}, version="1")
     store.update(folder / "store.sqlite", [batch], removed)

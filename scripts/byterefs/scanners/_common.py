@@ -172,7 +172,7 @@ def refuse_past(found: Chunks, end: int) -> None:
     """Raise Unsupported for the first range that passes the end of a file of ``end`` bytes."""
     past = found.offset + found.size > end
     if past.any():
-        key = tuple(int(k[0]) for k in np.nonzero(past))
+        key = tuple(np.argwhere(past)[0].tolist())
         raise Unsupported(
             f"chunk {list(key)} ends at byte {int((found.offset + found.size)[key])} of a file of "
             f"{end}: the file is truncated",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +53,17 @@ def scan(
         chosen = wanted(source.source, found.variables, arrays)
         roles = Roles(found.variables, chosen, lambda v: v.attributes)
         look = _Look(seen, found.end, dimension(concat, found.variables), split)
-        scanned: dict[str, SourceArray] = {}
-        for name in sorted(roles.attributes):
-            item = recorded(
+        there = found.variables
+        items = {
+            name: recorded(
                 source.source,
                 name,
                 name in chosen,
-                lambda n=name: look.at(found.variables[n], n in roles.coordinates),  # type: ignore[misc]
+                partial(look.at, there[name], name in roles.coordinates),
             )
-            if item:
-                scanned[name] = item
+            for name in sorted(roles.attributes)
+        }
+    scanned = {name: item for name, item in items.items() if item}
     seen_as = source._replace(size=seen.size, mtime_ns=seen.mtime_ns)
     return SourceScan(seen_as, scanned, *found.root)
 
