@@ -1,6 +1,7 @@
 """The whole flow on a small archive: thirty days, then three more files, then a map."""
 
 import shutil
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -74,4 +75,7 @@ def source(path: str) -> str:
 
 
 if __name__ == "__main__":
-    run(main)
+    try:
+        run(main)
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command starts anew")
