@@ -7,7 +7,9 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,21 @@ from byterefs.grid import chunk_grid
 from byterefs.model import Key
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No word of what fsspec 2026.9 does: it asks pandas for fastparquet, which pandas 3.1 deprecates."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The 'fastparquet' engine is deprecated")
+        warnings.filterwarnings("ignore", message="The 'future.infer_string' option is deprecated")
+        yield
+
+
 class KerchunkReader:
     """Reads values through fsspec's LazyReferenceMapper, from copies of the partitions with mapped paths."""
 
     def __init__(self, out: Path, access: Callable[[str], str]) -> None:
+        with quiet():
+            import_module("fastparquet")  # here, and not first in the thread of zarr's event loop
         self.out, self.access = out, access
         document = json.loads((out / ".zmetadata").read_text())
         self.metadata: dict[str, Any] = document["metadata"]
@@ -87,13 +100,7 @@ class KerchunkReader:
         """Stored values of a window through zarr."""
         for p in self.partitions(array, window):
             self.copy(f"{array}/refs.{p}.parq")
-        with warnings.catch_warnings():
-            # fsspec 2026.9 asks pandas for fastparquet by name, and pandas 3.1 deprecates both it and
-            # an option that it looks at
-            warnings.filterwarnings("ignore", message="The 'fastparquet' engine is deprecated")
-            warnings.filterwarnings(
-                "ignore", message="The 'future.infer_string' option is deprecated"
-            )
+        with quiet():
             found = self._group[array]
             if not isinstance(found, zarr.Array):
                 raise EmitError(f"{array}: the form has a group of this name, not an array")
