@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from osgeo import gdal
 
+import forms
 from building import build
 from byterefs import codecs, scanners
 from byterefs.errors import PlanError, ScanError
@@ -551,6 +552,15 @@ def test_months_that_count_from_sixteen_dates_are_one_dataset(
             f.seek(offset)
             raw.append(f.read(size))
     assert b"".join(raw) == np.concatenate(stored).astype(">f4").tobytes()
+
+
+def test_netcdf3_is_verified_through_every_form(tmp_path: Path, shared: Shared) -> None:
+    results = forms.Results(tmp_path)
+    results.scan(sorted(shared("cmip5_ecearth_tas").glob("*.nc"))[-2:])
+    results.emit()
+    for target, form in results.pairs:
+        counts = results.verify(target, form)["counts"]
+        assert (counts["arrays"], counts["chunks_compared"]) == (7, 239), form
 
 
 def test_decades_of_unequal_length_align_step_by_step(tmp_path: Path, shared: Shared) -> None:
