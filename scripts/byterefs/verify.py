@@ -194,7 +194,7 @@ def opened(view: View, form: str, out: Path, target: str) -> Iterator[Reader]:
     try:
         yield reader
     finally:
-        # a reader in the traceback of a refusal may be collected in a thread that SQLite refuses
+        # at once: the traceback of a refusal would keep the reader, and its file, open
         if isinstance(con := getattr(reader, "con", None), sqlite3.Connection):
             con.close()
 

@@ -104,7 +104,7 @@ def write_plan(con: sqlite3.Connection, view: View, sources: str | None) -> None
         "format_version": FORMAT,
         "dataset": view.dataset,
         "title": view.title,
-        "plan": view.vrt,
+        "plan": view.vrt_for(sources) if sources else view.vrt,
         "attrs": canonical(view.root),
         "attr_dtypes": canonical(view.root_dtypes),
         "varying_attrs": canonical(view.varying),
@@ -275,7 +275,10 @@ class open:
     """The published store as a reader: rows from SQLite, bytes from the sources, decoded with numcodecs."""
 
     def __init__(self, out: Path, *, access: Callable[[str], str], target: str = "access") -> None:
-        self.con = sqlite3.connect(f"{(out / FILE).absolute().as_uri()}?mode=ro", uri=True)
+        # the garbage collector may run the finalizer in a thread of zarr's
+        self.con = sqlite3.connect(
+            f"{(out / FILE).absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False
+        )
         weakref.finalize(self, self.con.close)
         self.access = access
         self.row = {
