@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from byterefs import urls
+from byterefs import urls, vrt
 from byterefs.errors import StoreError
 from byterefs.files import digest
 from byterefs.grid import chunk_grid, chunk_span, fragment_steps, from_elements, linear, unlinear
@@ -75,6 +75,12 @@ class View:
     def vrt(self) -> str:
         """The plan as a VRT, sources verbatim."""
         return self._meta["plan"]
+
+    def vrt_for(self, target: str) -> str:
+        """The plan as a VRT with the paths under which ``target`` serves the sources."""
+        return vrt.write(
+            self.arrays, self.root, self.root_dtypes, lambda source: self.published(source, target)
+        )
 
     @cached_property
     def root(self) -> dict[str, Any]:

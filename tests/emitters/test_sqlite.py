@@ -1,6 +1,7 @@
 """The SQLite form: one file for every target that opens where nothing can be written."""
 
 import sqlite3
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,10 @@ import numpy as np
 import pytest
 from osgeo import ogr
 
+import building
+import granules
 import synthetic
+from byterefs import emitters
 from byterefs.emitters import sqlite
 from conformance_emitters import Archive, EmitterTests
 
@@ -78,3 +82,15 @@ def test_an_array_of_any_name_has_its_rows(tmp_path: Path, name: str) -> None:
         reader = sqlite.open(tmp_path / "out", access=str)
         assert list(reader.refs(name).offset) == list(view.refs(name).offset)
         reader.con.close()
+
+
+def test_a_store_for_one_target_holds_no_path_of_this_machine(tmp_path):
+    granules.oisst(tmp_path / "a.nc", date(2026, 1, 1), shape=(6, 8), arrays=("sst",))
+    rules = {"public": {str(tmp_path): "https://example.org/d"}}
+    with building.build(tmp_path, [tmp_path / "a.nc"], remap=rules) as view:
+        emitters.load("sqlite").emit(
+            view, tmp_path / "out", target="access", options={"sources": "public"}, state={}
+        )
+    published = (tmp_path / "out" / "store.sqlite").read_bytes()
+    assert str(tmp_path).encode() not in published
+    assert b"https://example.org/d/a.nc" in published

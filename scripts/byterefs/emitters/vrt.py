@@ -24,7 +24,7 @@ def emit(
     view: View, out: Path, *, target: str, options: Mapping[str, Any], state: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write ``<dataset>.vrt`` if it changed."""
-    text = vrt.write(view.arrays, view.root, view.root_dtypes, lambda s: view.published(s, target))
+    text = view.vrt_for(target)
     file = f"{view.dataset}.vrt"
     if state.get("digest") != digest(text):
         with replacing(out / file) as part:
