@@ -11,10 +11,11 @@ import netCDF4
 import numpy as np
 import pytest
 
-from byterefs import sample, verify
+from byterefs import emitters, sample, verify
 from byterefs.errors import VerifyError
+from byterefs.files import write_json
 from byterefs.model import Array, Placement
-from byterefs.view import View
+from byterefs.view import View, receipt
 from forms import Results
 from granules import compact, oisst, pipeline
 
@@ -278,3 +279,17 @@ def test_an_option_that_is_not_built_is_refused_and_not_ignored(tmp_path: Path) 
     results.emit(("access", "sqlite"))
     with pytest.raises(VerifyError, match=r"verify\.public: .* not built yet"):
         results.verify("access", "sqlite", public=True)
+
+
+def test_a_store_that_holds_the_paths_of_a_target_is_verified(tmp_path: Path) -> None:
+    rules = {"public": {f"{tmp_path}/": "https://example.org/d/"}}
+    results = Results(tmp_path / "results", remap=rules)
+    results.scan(days(tmp_path, 1, 2))
+    with View.open(results.store) as view:
+        digest = receipt(view)["digest"]
+    done = emitters.build(
+        results.store, digest, results.out("access", "sqlite"),
+        form="sqlite", target="access", options={"sources": "public"},
+    )  # fmt: skip
+    write_json(results.emitted("access", "sqlite"), done)
+    assert results.verify("access", "sqlite")["rows_compared"] == 2 * 9

@@ -37,6 +37,11 @@ def served(view: View, reader: Reader, target: str) -> list[str]:
     return next((paths for paths in choices if paths == has), own)
 
 
+def target_of(view: View, paths: Sequence[str]) -> str:
+    """The target that serves these paths."""
+    return next(t for t in view.targets if view.paths(t) == list(paths))
+
+
 def check_sqlite(view: View, con: sqlite3.Connection, paths: Sequence[str]) -> None:
     """Compare every table of the published store but the rows. Raises VerifyError."""
     verbatim = list(paths) == [s.source for s in view.sources]
@@ -83,7 +88,7 @@ def check_sqlite(view: View, con: sqlite3.Connection, paths: Sequence[str]) -> N
         "format_version": FORMAT,
         "dataset": view.dataset,
         "title": view.title,
-        "plan": view.vrt,
+        "plan": view.vrt if verbatim else view.vrt_for(target_of(view, paths)),
     }
     for key, value in says.items():
         if found.get(key) != value:

@@ -208,7 +208,8 @@ def access(view: View, form: str, target: str) -> Callable[[str], str]:
     names = [*prefixes, *(s.source for s in view.sources)]
     known = {spelling.spelled(form, view.published(n, target)): n for n in names}
     if form == "sqlite":
-        known |= {n: n for n in names}  # its paths are the sources, verbatim
+        # its paths are the sources verbatim, or with emit.sqlite.sources those of any target
+        known |= {view.published(s.source, t): s.source for t in view.targets for s in view.sources}
 
     def find(path: str) -> str:
         if path not in known:
