@@ -59,6 +59,7 @@ def plan(store: Path, out: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "varying": canonical(list(made.varying)),
         "prefix": provider_prefix(config),
         "order": canonical(list(made.order)),
+        "wanted": canonical(list((config.get("scan") or {}).get("arrays") or [])),
     }
     save(store, made, facts, remap, text)
     with replacing(out / "plan.vrt") as part:

@@ -181,6 +181,13 @@ class View:
             a.array for a in self.arrays.values() if a.storage == "referenced" and not a.refused
         ]
 
+    @property
+    def shown(self) -> str:
+        """The array that examples show: the config's first wanted one, else the data array with most axes."""
+        data = [a.array for a in self.arrays.values() if a.kind == "data"] or list(self.arrays)
+        wanted = [name for name in json.loads(self._meta["wanted"]) if name in data]
+        return wanted[0] if wanted else max(data, key=lambda name: len(self.arrays[name].dims))
+
     def grid(self, array: str) -> Key:
         """Global chunk grid: ``ceil(shape / chunks)``."""
         return chunk_grid(self.arrays[array].shape, self.arrays[array].chunks)

@@ -264,8 +264,8 @@ def opening(view: View, paths: Sequence[str], *, json: bool) -> dict[str, list[s
         lines["gdal"].append(
             f"gdal mdim info 'ZARR:\"/vsikerchunk_json_ref/{{{json_name(view)}}}\"'"
         )
-    if names := view.referenced():
-        file = f"{names[0]}/refs.0.parq"
+    if view.shown in view.referenced():
+        file = f"{view.shown}/refs.0.parq"
         lines["duckdb"] = [
             f"SELECT * FROM read_parquet('{file.replace(chr(39), chr(39) * 2)}') LIMIT 5"
         ]

@@ -237,10 +237,9 @@ def array_row(array: Array) -> dict[str, Any]:
 
 def opening(view: View, partition: Any) -> dict[str, list[str]]:
     """The lines of ``open.json``, relative to the folder of the form."""
-    names = view.referenced()
-    if not names:
+    if view.shown not in view.referenced():
         return {"duckdb": ["SELECT * FROM 'sources.parquet'"]}
-    stem = f"refs_{urls.file_name(names[0])}"
+    stem = f"refs_{urls.file_name(view.shown)}"
     files = f"{stem}/*.parquet" if partition else f"{stem}.parquet"
     table = literal(files)
     return {

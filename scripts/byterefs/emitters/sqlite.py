@@ -239,8 +239,7 @@ def slabs(view: View, a: Array) -> Iterator[tuple[int, ...]]:
 
 def opening(view: View) -> dict[str, list[str]]:
     """The lines that open this form."""
-    name = next(iter(view.referenced()), "<array>")
-    table = f"refs_{name}"
+    table = f"refs_{view.shown}"
     return {
         "gdal": [
             f'ogrinfo -al "{FILE}" "{table}"',

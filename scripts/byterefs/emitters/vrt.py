@@ -29,15 +29,12 @@ def emit(
     if state.get("digest") != digest(text):
         with replacing(out / file) as part:
             part.write_text(text)
-    name = next(
-        (a.array for a in view.arrays.values() if a.kind == "data"), next(iter(view.arrays))
-    )
     lines = {
         "gdal": [
             f"gdal mdim info {file}",
-            f"from osgeo import gdal; a = gdal.OpenEx({file!r}, gdal.OF_MULTIDIM_RASTER).GetRootGroup().OpenMDArrayFromFullname({'/' + name!r}); print(a.shape)",
+            f"from osgeo import gdal; a = gdal.OpenEx({file!r}, gdal.OF_MULTIDIM_RASTER).GetRootGroup().OpenMDArrayFromFullname({'/' + view.shown!r}); print(a.shape)",
         ],
-        "r": ["library(stars)", f'read_mdim("{file}", variable = "{name}")'],
+        "r": ["library(stars)", f'read_mdim("{file}", variable = "{view.shown}")'],
     }
     write_open(out, view, "vrt", target, lines, every_reader(view.arrays, ["gdal"]))
     return {"digest": digest(text)}
