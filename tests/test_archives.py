@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from building import build
-from byterefs import emitters
+from byterefs import emitters, vrt
 from byterefs.errors import PlanError
 from byterefs.view import View
 from conftest import Shared
@@ -82,6 +82,31 @@ def test_every_form_is_verified(archive, form):
     proof = archive.verify("access", form, new="all", sample=24, full=True, public=False)
     assert proof["verified"] is True
     assert proof["values_compared"] > 1000
+
+
+MOSAIC_REFUSES = {
+    "roms_nordic": "is not 1D",
+    "dcpp_pr": "regularly spaced labels, contrary to other datasets",
+}
+
+
+def test_placements_are_those_of_gdal_mdim_mosaic_wherever_it_can_plan(archive, tmp_path):
+    name = archive.config["dataset"]
+    with View.open(archive.store) as view:
+        sources = [s.source for s in view.sources]
+        if name in MOSAIC_REFUSES:
+            with pytest.raises(PlanError, match=MOSAIC_REFUSES[name]):
+                vrt.mosaic(sources, [], tmp_path / "m.vrt")
+            return
+        compared = 0
+        # two variables in two files at one time are two mosaics
+        for group in [[s] for s in sources] if name == "nclimgrid" else [sources]:
+            theirs = vrt.read(vrt.mosaic(group, [], tmp_path / "m.vrt"), str(tmp_path), "m")
+            for array in view.arrays.values():
+                if array.kind == "data" and array.array in theirs.arrays:
+                    assert sorted(theirs.arrays[array.array].placements) == sorted(array.placements)
+                    compared += 1
+        assert compared
 
 
 def test_three_days_of_roms_are_the_three_day_file(shared, tmp_path):
