@@ -1,0 +1,117 @@
+"""OISST at full length: first build, rerun, one new day, each as a user runs it.
+
+    python bench/oisst.py [--days 16387] [--folder bench/work/oisst] [--full]
+
+Writes the archive once (it is kept), builds all five forms from nothing through Snakemake, runs
+again with nothing new, lets one day arrive, and prints seconds, jobs and files opened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import archive
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parents[1]
+PATTERN = r"oisst-avhrr-v02r01\.(?P<date>\d{8})(?P<status>_preliminary)?\.nc$"
+DONE = re.compile(r"(\d+) of \d+ steps \(\d+%\) done")
+
+
+def settle(folder: Path, full: bool) -> None:
+    """Configs of the bench in ``folder``, and no results."""
+    for stale in ("results", "logs", ".snakemake"):
+        shutil.rmtree(folder / stale, ignore_errors=True)
+    dataset = {
+        "dataset": "oisst",
+        "source": {"provider": "local", "path": "archive", "pattern": PATTERN},
+        "select": {"slot": ["date"], "prefer": {"status": ["", "_preliminary"]}},
+        "scan": {"arrays": list(archive.ARRAYS), "batch": 1024},
+        "plan": {"concat": "time"},
+        "emit": {form: {} for form in ("sqlite", "vrt", "parquet", "kerchunk", "icechunk")},
+        "verify": {"full": True} if full else {"new": "sample"},
+    }
+    (folder / "config" / "datasets").mkdir(parents=True, exist_ok=True)
+    (folder / "config" / "config.yaml").write_text("datasets: [oisst]\n")
+    (folder / "config" / "datasets" / "oisst.yaml").write_text(yaml.safe_dump(dataset))
+
+
+def snakemake(folder: Path, what: str) -> dict[str, Any]:
+    """One run of the workflow: seconds, jobs and the files that scan opened."""
+    before = opened(folder)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--cores",
+        "2",
+        "--snakefile",
+        str(ROOT / "Snakefile"),
+    ]
+    started = time.monotonic()
+    done = subprocess.run(
+        [*command, "--directory", str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = time.monotonic() - started
+    output = done.stdout + done.stderr
+    if done.returncode:
+        raise SystemExit(f"{what}: snakemake failed\n{output[-4000:]}")
+    jobs = max((int(n) for n in DONE.findall(output)), default=0)
+    return {
+        "run": what,
+        "seconds": round(seconds, 1),
+        "jobs": jobs,
+        "opened": opened(folder) - before,
+    }
+
+
+def opened(folder: Path) -> int:
+    """Sources that scan jobs have logged so far."""
+    logs = (folder / "logs" / "oisst" / "scan").glob("*.log")
+    return sum(len(re.findall(r"^scan .*\.nc: ", log.read_text(), re.MULTILINE)) for log in logs)
+
+
+def main(days: int, folder: Path, full: bool) -> None:
+    """Run the bench and write ``oisst.json`` into ``folder``."""
+    folder = folder.absolute()
+    console = Console()
+    written = archive.extend(folder / "archive", range(days))
+    console.print(f"{folder}/archive: {days} daily granules, {written} of them written now")
+    late = folder / "archive" / archive.name(days)
+    late.unlink(missing_ok=True)
+    settle(folder, full)
+    runs = [snakemake(folder, "first build"), snakemake(folder, "nothing new")]
+    archive.extend(folder / "archive", range(days, days + 1))
+    runs += [snakemake(folder, "one new day"), snakemake(folder, "nothing new")]
+    table = Table("run", "seconds", "jobs", "opened by scan", title=f"{days} days, five forms")
+    for run in runs:
+        table.add_row(run["run"], str(run["seconds"]), str(run["jobs"]), str(run["opened"]))
+    console.print(table)
+    (folder / "oisst.json").write_text(
+        json.dumps({"days": days, "full": full, "runs": runs}, indent=1)
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--days", type=int, default=16387)
+    parser.add_argument("--folder", type=Path, default=ROOT / "bench" / "work" / "oisst")
+    parser.add_argument("--full", action="store_true", help="verify every chunk of every form")
+    options = parser.parse_args()
+    main(options.days, options.folder, options.full)
