@@ -38,10 +38,10 @@ ORDER = [
     {"errors", "model", "files", "progress", "locks"},
     {"urls", "grid", "codecs", "config", "receipts", "axis"},
     # what a source is, the store, the plan
-    {"discover", "scanners", "scan", "store", "physical", "vrt", "arrays", "consistency", "engines", "plan"},
+    {"discover", "scanners", "scan", "store", "physical", "chunks", "raster", "vrt", "arrays", "consistency", "engines", "plan"},
     {"view"},
     {"emitters", "zarr_meta", "reader"},
-    {"verify", "oracle", "artefact", "proofs", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "mirrors", "register"},
+    {"verify", "oracle", "pixels", "artefact", "proofs", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "mirrors", "register"},
     {"stages", "entry"},
 ]  # fmt: skip
 LEVEL = {module: level for level, modules in enumerate(ORDER) for module in modules}
