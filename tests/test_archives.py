@@ -37,7 +37,14 @@ def gdal_dataset(path):
     from osgeo import gdal
 
     gdal.UseExceptions()
-    return gdal.OpenEx(str(path), gdal.OF_MULTIDIM_RASTER)
+    return gdal.OpenEx(path, gdal.OF_MULTIDIM_RASTER)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed():
+    """Datasets are closed with the module: at the interpreter's end HDF5 would be gone before them."""
+    yield
+    gdal_dataset.cache_clear()
 
 
 def gdal_values(path, array):
