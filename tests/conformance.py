@@ -73,6 +73,8 @@ class ScannerTests:
     """the arrays of ``granule`` that must come by value"""
     OPTIONS: ClassVar[dict[str, Any]] = {}
     """of every scan; a format that the content of a source does not tell is named here"""
+    NOWHERE: ClassVar[tuple[str, ...]] = ("no such array",)
+    """wanted names that no file has; a format that names nothing gives one wanted name to its array"""
 
     def scanned(self, path: Path, **options: Any) -> SourceScan:
         return scanned(path, **{**self.OPTIONS, **options})
@@ -193,7 +195,7 @@ class ScannerTests:
     ) -> None:
         made = self.granule(tmp_path)
         with pytest.raises(ScanError, match="no such array") as refusal:
-            self.scanned(made.path, arrays=("no such array",))
+            self.scanned(made.path, arrays=self.NOWHERE)
         assert str(made.path) in str(refusal.value)
 
     @pytest.mark.parametrize(("kept", "format"), list(product((0, 7, 0.6), ("auto", None))))

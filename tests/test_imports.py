@@ -42,7 +42,7 @@ ORDER = [
     {"view"},
     {"emitters", "zarr_meta", "reader"},
     {"verify", "oracle", "pixels", "artefact", "proofs", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "mirrors", "register"},
-    {"stages", "entry"},
+    {"stages", "entry", "provenance"},
 ]  # fmt: skip
 LEVEL = {module: level for level, modules in enumerate(ORDER) for module in modules}
 

@@ -119,7 +119,8 @@ class Maker:
             grid_mapping=attrs.get("grid_mapping"),
             affine=spacing,
             values=None if values is None else values.tobytes(),
-            placements=placements if shape else (),
+            # what was made from a georeference or a file's name is no array that a VRT could read
+            placements=placements if shape and first.layout != "derived" else (),
             refused=None if inline else self.refused(name, first, placements, shape),
         )
 

@@ -1,10 +1,11 @@
-"""HDF5 filter pipelines as codec JSON, decoding, and values that survive as text.
+"""HDF5 and TIFF pipelines as codec JSON, decoding, and values that survive as text.
 
 A codec is ``{"compressor": config | None, "filters": [config, …] | None}``. Configs carry Zarr v2
 (numcodecs) ids in pipeline order: what an encoder applies first stands first and the compressor
 last; a decoder walks back. The last filter is the compressor if it is one. What numcodecs cannot
 decode has an id ``hdf5:<name or number>`` with HDF5's ``cd_values``: such rows are valid, and a
-form that serves numcodecs' readers refuses them by that prefix.
+form that serves numcodecs' readers refuses them by that prefix. TIFF's ids ``imagecodecs_…`` are
+numcodecs' once ``imagecodecs.numcodecs.register_codecs()`` was called; what they cannot say is ``tiff:…``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numcodecs
@@ -52,6 +54,12 @@ GDAL_WORDS = {
     "blosc": "BLOSC",
     "hdf5:nbit": "NBIT",
     "hdf5:scaleoffset": "SCALEOFFSET",
+}
+IMAGE = "imagecodecs_"
+PREDICTORS = (f"{IMAGE}delta", f"{IMAGE}floatpred")
+TIFF_REFUSALS = {
+    "tiff:strips": "the last strip of a source holds only {last} of {rows} rows, and a Zarr chunk is whole",
+    "tiff:lerc": "LERC keeps NaN in a mask, which its numcodecs codec leaves out",
 }
 GDAL_COMPRESSIONS = {"zlib": "DEFLATE", "hdf5:szip": "SZIP"}
 BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
@@ -121,6 +129,8 @@ def numcodecs_refusal(codec: Mapping[str, Any]) -> str | None:
     for config in pipeline(codec):
         if config["id"].startswith("hdf5:"):
             return f"the HDF5 filter {config['id'].removeprefix('hdf5:')} has no numcodecs codec"
+        if config["id"] in TIFF_REFUSALS:
+            return TIFF_REFUSALS[config["id"]].format(**config)
         if config["id"] == "shuffle":
             if config["elementsize"] > 1 and (tail is None or tail % config["elementsize"]):
                 return "it shuffles bytes that are no whole number of elements"
@@ -132,18 +142,24 @@ def numcodecs_refusal(codec: Mapping[str, Any]) -> str | None:
 def decode(codec: Mapping[str, Any], data: bytes, dtype: str, chunks: Key) -> NDArray[Any]:
     """The full chunk of shape ``chunks`` and ``dtype`` that the stored bytes ``data`` hold.
 
-    The array is read-only. Raises ByteRefsError for a codec that numcodecs lacks, damaged bytes, a
-    wrong Fletcher-32 checksum and a decoded length that is not the chunk's.
+    The array is read-only. The rows that a TIFF's last strip does not hold are zero. Raises
+    ByteRefsError for a codec that has no decoder here, damaged bytes, a wrong Fletcher-32 checksum and
+    a decoded length that is not the chunk's.
     """
-    for config in reversed(pipeline(codec)):
-        data = _undo(config, data)
+    steps = pipeline(codec)
     wanted = math.prod(chunks) * np.dtype(dtype).itemsize
-    if len(data) != wanted:
+    lengths = {wanted}
+    for config in reversed(steps):
+        if config["id"] == "tiff:strips":
+            lengths.add(wanted // config["rows"] * config["last"])
+        else:
+            data = _undo(config, data)
+    if len(data) not in lengths:
         raise ByteRefsError(
             f"a chunk of {list(chunks)} {dtype} has {wanted} bytes, {len(data)} came out of "
             f"{info(codec, dtype) or 'uncompressed bytes'}: the byte range or the codec is wrong"
         )
-    return np.frombuffer(data, dtype).reshape(chunks)
+    return np.frombuffer(data.ljust(wanted, b"\0"), dtype).reshape(chunks)
 
 
 def _undo(config: Config, data: bytes) -> bytes:
@@ -152,12 +168,46 @@ def _undo(config: Config, data: bytes) -> bytes:
     if config["id"].startswith("hdf5:"):
         raise ByteRefsError(f"no decoder for codec {dict(config)}: only the HDF5 library has it")
     try:
-        return bytes(numcodecs.get_codec(dict(config)).decode(data))
+        if config["id"] == "tiff:lerc":
+            return _unlerc(data)
+        return bytes(_decoder(config, len(data)).decode(data))
     except (zlib.error, EOFError, IndexError, OSError, RuntimeError, ValueError) as error:
         raise ByteRefsError(
             f"{len(data)} bytes are no {config['id']} stream ({error}): the byte range is wrong or "
             "the source has changed"
         ) from error
+
+
+def _decoder(config: Config, nbytes: int) -> Any:
+    """The numcodecs codec of a config; a predictor for as many rows as ``nbytes`` are."""
+    if config["id"].startswith(IMAGE):
+        register_imagecodecs()
+    if config["id"] in PREDICTORS:
+        rest = config["shape"][1:]
+        width = math.prod(rest) * np.dtype(config["dtype"]).itemsize
+        config = {**config, "shape": [nbytes // width, *rest]}
+    return numcodecs.get_codec(dict(config))
+
+
+@cache
+def register_imagecodecs() -> None:
+    """Make the codecs of TIFF known to numcodecs; ImportError if imagecodecs is not installed."""
+    from imagecodecs.numcodecs import register_codecs
+
+    register_codecs(verbose=False)
+
+
+def _unlerc(data: bytes) -> bytes:
+    """LERC floats; those outside its mask are NaN, as libtiff has them."""
+    import imagecodecs
+
+    values, mask = imagecodecs.lerc_decode(data, masks=True)
+    if mask is None:
+        return bytes(values.tobytes())
+    valid = np.broadcast_to(
+        mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim)), values.shape
+    )
+    return bytes(np.where(valid, values, np.array(np.nan, values.dtype)).tobytes())
 
 
 def _unshuffle(data: bytes, size: int) -> bytes:

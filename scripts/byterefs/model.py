@@ -61,7 +61,7 @@ class ArrayMeta:
     attr_dtypes: Mapping[str, str] = field(default_factory=dict)
     """numpy dtype of each attribute: ``<f4``, ``<i2``; ``str`` for text"""
     layout: str = "chunked"
-    """chunked, contiguous, compact or values (read by value only)"""
+    """chunked, contiguous, compact, values (read by value only) or derived (no array of the file)"""
 
 
 @dataclass(frozen=True, slots=True)

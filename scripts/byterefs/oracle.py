@@ -1,7 +1,8 @@
 """What a granule holds, read by somebody else: GDAL, or the library that the granule's writer used.
 
 Values come as they are stored (packed, not masked). The netCDF driver is asked first, the HDF5
-driver where netCDF cannot, h5py where GDAL cannot; who answered is counted and never silent.
+driver where netCDF cannot, GTiff where neither can, h5py where GDAL cannot; who answered is counted
+and never silent.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from osgeo import gdal
 
 from byterefs.errors import VerifyError
+from byterefs.pixels import Pixels
 from byterefs.urls import to_gdal
 
 DRIVERS = ("netCDF", "HDF5")
@@ -53,7 +55,7 @@ class Block(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Stored values in native byte order, and who read them: netCDF, HDF5 or h5py."""
+    """Stored values in native byte order, and who read them: netCDF, HDF5, GTiff or h5py."""
 
     values: NDArray[Any]
     by: str
@@ -70,6 +72,7 @@ class Oracle:
         self._open = lru_cache(maxsize=OPEN_FILES * len(DRIVERS))(open_group)
         self._array = lru_cache(maxsize=OPEN_ARRAYS)(self._open_array)
         self._plan = lru_cache(maxsize=1)(open_group)
+        self._pixels = Pixels()
         self.values: Counter[str] = Counter()
         """values read, by who read them"""
         self.reasons: dict[str, str] = {}
@@ -85,6 +88,7 @@ class Oracle:
         """Close every file."""
         for cache in (self._array, self._open, self._plan):
             cache.cache_clear()
+        self._pixels.close()
 
     def read(
         self, source: str, array: str, start: Sequence[int], count: Sequence[int], dtype: str
@@ -100,6 +104,12 @@ class Oracle:
                 self.values[driver] += found.size
                 return Answer(found, driver)
             reasons.append(f"{driver}: {found}")
+        with gdal.quiet_errors():
+            found = self._pixels.read(source, array, start, count, wanted)
+        if not isinstance(found, str):
+            self.values["GTiff"] += found.size
+            return Answer(found, "GTiff")
+        reasons.append(f"GTiff: {found}")
         found = self._h5py(source, array, start, count, wanted)
         if isinstance(found, str):
             raise VerifyError(
@@ -161,7 +171,8 @@ class Oracle:
     def exists(self, source: str, array: str) -> bool:
         """Whether GDAL sees an array of this name in a source."""
         with gdal.quiet_errors():
-            return any(not isinstance(self.array(source, array, d), str) for d in DRIVERS)
+            seen = any(not isinstance(self.array(source, array, d), str) for d in DRIVERS)
+            return seen or self._pixels.exists(source, array)
 
     def text(self, source: str, array: str, attribute: str) -> str | None:
         """A text attribute of a source's array (``units``, ``calendar``) as GDAL gives it; None without one."""
@@ -187,7 +198,8 @@ class Oracle:
                 if isinstance(answer, Block):
                     return answer
                 reason = answer
-        return reason
+            pixels = self._pixels.block(source, array, key)
+        return reason if isinstance(pixels, str) else Block(to_gdal(source), *pixels, None)
 
     def planned(self, vrt: str, array: str, key: Sequence[int]) -> Block | str:
         """GDAL's byte range of a chunk of a whole dataset, through the text of its VRT."""

@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
+from byterefs import raster
 from byterefs.axis import time_units
 from byterefs.codecs import fill_value
 from byterefs.errors import PlanError
@@ -97,15 +98,17 @@ def group(arrays: Mapping[str, Array], path: str, published: Callable[[str], str
     names = {a.array: a.array.removeprefix(path) for a in inside}
     for a in inside:
         if "/" not in names[a.array]:
-            yield from array(a, names[a.array], published)
+            yield from array(a, names[a.array], published, arrays)
     for sub in sorted({n.split("/")[0] for n in names.values() if "/" in n}):
         yield f"<Group name={quoteattr(sub)}>"
         yield from (f"  {line}" for line in group(arrays, f"{path}{sub}/", published))
         yield "</Group>"
 
 
-def array(a: Array, name: str, published: Callable[[str], str]) -> Iterator[str]:
-    """One array: type, dimensions, block size, CF packing, values or sources, attributes."""
+def array(
+    a: Array, name: str, published: Callable[[str], str], arrays: Mapping[str, Array]
+) -> Iterator[str]:
+    """One array: type, dimensions, block size, CRS, CF packing, values or sources, attributes."""
     yield f"<Array name={quoteattr(name)}>"
     yield f"  <DataType>{gdal_type(a)}</DataType>"
     for d in (*a.dims, *(d for d, _ in string_dimension(a))):
@@ -113,6 +116,7 @@ def array(a: Array, name: str, published: Callable[[str], str]) -> Iterator[str]
     inline = inlined(a)
     if not inline and a.dims:
         yield f"  <BlockSize>{joined(a.chunks)}</BlockSize>"
+    yield from (f"  {line}" for line in raster.srs(a, arrays))
     plain = dict(a.attrs)
     for attr, tag in NAMED.items():
         value = plain.get(attr)
@@ -193,7 +197,10 @@ def inline_values(a: Array) -> Iterator[str]:
 
 
 def sources(a: Array, published: Callable[[str], str]) -> Iterator[str]:
-    """One ``Source`` per placement, in the order of dest."""
+    """One ``Source`` per placement (of a raster: per band), in the order of dest."""
+    if raster.is_raster(a):
+        yield from raster.sources(a, lambda source: to_gdal(published(source)))
+        return
     ones = joined([1] * len(a.dims))
     for p in a.placements:
         yield "<Source>"
@@ -279,18 +286,23 @@ def walk(
         own = path + a.attrib["name"]
         dims = tuple(ref.attrib["ref"].rsplit("/", 1)[-1] for ref in a.findall("DimensionRef"))
         shape = tuple(sizes[d] for d in dims)
-        places = tuple(placement(s, own, base, name, shape) for s in a.findall("Source"))
+        places = tuple(placement(s, own, base, name, shape, dims) for s in a.findall("Source"))
+        if a.find("Source/SourceBand") is not None:
+            places = raster.whole(places, dims)
         arrays[own] = VrtArray(own, dims, places, listed_values(a, shape))
     for g in node.findall("Group"):
         walk(g, f"{path}{g.attrib['name']}/", base, name, sizes, arrays)
 
 
-def placement(s: ET.Element, array: str, base: str, name: str, shape: Key) -> Placement:
+def placement(
+    s: ET.Element, array: str, base: str, name: str, shape: Key, dims: Sequence[str]
+) -> Placement:
     """A ``Source`` as a placement. Raises PlanError for a step other than 1."""
-    file, inner = s.find("SourceFilename"), s.findtext("SourceArray")
+    file, band = s.find("SourceFilename"), s.findtext("SourceBand")
+    inner = s.findtext("SourceArray") if band is None else array
     if file is None or not file.text or inner is None:
         raise PlanError(f"{name}: a <Source> of array {array!r} names no file or no array")
-    source = file.text
+    source = raster.without_directory(file.text)
     # gdal mdim mosaic 3.13 writes relativetoVRT, its documentation relativeToVRT; GDAL reads both
     if {k.lower(): v for k, v in file.attrib.items()}.get("relativetovrt") == "1":
         source = str(Path(base).absolute() / source)
@@ -305,15 +317,17 @@ def placement(s: ET.Element, array: str, base: str, name: str, shape: Key) -> Pl
         )
     at = ints(dest, "offset") or zero
     count = ints(slab, "count") or tuple(n - d for n, d in zip(shape, at, strict=True))
-    return Placement(source, inner.lstrip("/"), offset, count, at)
+    found = Placement(source, inner.lstrip("/"), offset, count, at)
+    return found if band is None else raster.of_band(found, dims, int(band))
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
     """The VRT with other source file names, e.g. those under which its sources can be read here."""
     top = ET.fromstring(text)
     for file in top.iter("SourceFilename"):
-        if file.text is not None and file.text in names:
-            file.text = to_gdal(names[file.text])
+        source = raster.without_directory(file.text or "")
+        if source in names:
+            file.text = (file.text or "").removesuffix(source) + to_gdal(names[source])
     return ET.tostring(top, encoding="unicode")
 
 

@@ -9,16 +9,26 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
-from zarr.abc.codec import ArrayArrayCodec, Codec
+from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
 from zarr.dtype import parse_dtype
+from zarr.errors import UnknownCodecError
 from zarr.registry import get_codec_class
 
-from byterefs.codecs import attr_value, fill_text, fill_value, numcodecs_refusal, pipeline
+from byterefs.codecs import (
+    IMAGE,
+    PREDICTORS,
+    attr_value,
+    fill_text,
+    fill_value,
+    numcodecs_refusal,
+    pipeline,
+)
 from byterefs.errors import EmitError
-from byterefs.model import Array
+from byterefs.model import Array, Key
 
 
 def groups(names: Iterable[str]) -> list[str]:
@@ -184,28 +194,95 @@ def bytes_codec(array: Array) -> dict[str, Any]:
 
 
 def zarr3_codecs(array: Array) -> list[dict[str, Any]]:
-    """The codec pipeline as ``numcodecs.*`` around the ``bytes`` codec, in encoding order."""
+    """The codec pipeline around the ``bytes`` codec, in encoding order: ``numcodecs.*``, of TIFF ``imagecodecs_*``.
+
+    An image codec makes bytes of elements itself and takes the place of ``bytes``.
+    """
     before: list[dict[str, Any]] = []
+    middle = [bytes_codec(array)]
     after: list[dict[str, Any]] = []
     for config in pipeline(array.codec):
-        name = f"numcodecs.{config['id']}"
-        codec = {"name": name, "configuration": {k: v for k, v in config.items() if k != "id"}}
-        of_arrays = issubclass(zarr3_codec_class(array, name), ArrayArrayCodec)
-        if of_arrays and after:
+        codec = zarr3_codec(array, config)
+        kind = zarr3_codec_class(array, codec["name"])
+        if not issubclass(kind, BytesBytesCodec) and after:
             raise EmitError(
                 f"{array.array}: codec {codec_words(array.codec)} filters elements after bytes, which "
                 f"Zarr v3 has no order for; the forms sqlite, vrt and parquet can hold it: leave the "
                 f"array or the form icechunk out"
             )
-        (before if of_arrays else after).append(codec)
-    return [*before, bytes_codec(array), *after]
+        if issubclass(kind, ArrayBytesCodec):
+            refuse_numbers(array, config, array.dtype[0] != ">")
+            middle = [codec]
+        else:
+            (before if issubclass(kind, ArrayArrayCodec) else after).append(codec)
+    return [*before, *middle, *after]
+
+
+def zarr3_codec(array: Array, config: Mapping[str, Any]) -> dict[str, Any]:
+    """One codec as Zarr v3 names it; a predictor takes shape and dtype from the array."""
+    name = str(config["id"])
+    if not name.startswith(IMAGE):
+        return {
+            "name": f"numcodecs.{name}",
+            "configuration": {k: v for k, v in config.items() if k != "id"},
+        }
+    register_zarr3()
+    if name == f"{IMAGE}delta":
+        refuse_numbers(array, config, array.dtype[1] in "iu")
+    known = {k: v for k, v in config.items() if k not in ("id", "shape", "dtype") and v is not None}
+    return {"name": name, "configuration": known} if known else {"name": name}
+
+
+def zarr2_codec(
+    codec: Mapping[str, Any], dtype: np.dtype[Any], chunks: Key
+) -> dict[str, Any] | None:
+    """The inverse of :func:`zarr3_codec` for an array of ``dtype`` and ``chunks``; None for ``bytes``."""
+    name, known = str(codec["name"]), dict(codec.get("configuration", {}))
+    if name.startswith("numcodecs."):
+        return {"id": name.removeprefix("numcodecs."), **known}
+    if not name.startswith(IMAGE):
+        return None
+    if name in PREDICTORS:
+        number = f"{dtype.str[0]}u{dtype.itemsize}" if name == f"{IMAGE}delta" else dtype.str
+        known |= {
+            "shape": list(chunks[-3:] if known["axis"] == -2 else chunks[-2:]),
+            "dtype": number,
+        }
+    return {"id": name, **known}
+
+
+def refuse_numbers(array: Array, config: Mapping[str, Any], expressible: bool) -> None:
+    """Refuse a codec that works on other numbers than the array's: other bits, or another byte order."""
+    if not expressible:
+        raise EmitError(
+            f"{array.array}: codec {config['id']} of Zarr v3 cannot treat {array.dtype} as the integers that "
+            f"the source encoded; the forms sqlite, vrt, parquet and kerchunk can hold it: leave the array "
+            f"or the form icechunk out"
+        )
+
+
+@cache
+def register_zarr3() -> None:
+    """Make the codecs of TIFF known to Zarr v3; ImportError if imagecodecs is not installed."""
+    from imagecodecs.zarr import register_codecs
+
+    register_codecs(verbose=False)
+
+
+def registering(arrays: Iterable[Array], module: str) -> list[str]:
+    """The line by which a reader makes the codecs of TIFF known, where an array needs one."""
+    ids = {str(c["id"]) for a in arrays if a.storage == "referenced" for c in pipeline(a.codec)}
+    needed = any(name.startswith(IMAGE) for name in ids)
+    return (
+        [f"import imagecodecs.{module}; imagecodecs.{module}.register_codecs()"] if needed else []
+    )
 
 
 def zarr3_codec_class(array: Array, name: str) -> type[Codec]:
     """Zarr's class of a codec; EmitError if it has none."""
     try:
         return get_codec_class(name)
-    except KeyError as error:
+    except (KeyError, UnknownCodecError) as error:
         raise EmitError(
             f"{array.array}: Zarr v3 knows no codec {name} of {codec_words(array.codec)}; the forms "
             f"sqlite, vrt and parquet can hold it: leave the array or the form icechunk out"

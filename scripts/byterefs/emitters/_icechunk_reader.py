@@ -21,6 +21,7 @@ from byterefs.codecs import COMPRESSORS
 from byterefs.emitters import Described, Rows
 from byterefs.errors import EmitError
 from byterefs.grid import chunk_grid
+from byterefs.zarr_meta import register_zarr3, zarr2_codec
 
 CONTAINERS = "containers.json"
 """beside the repository: target -> slug -> URL prefix"""
@@ -79,6 +80,7 @@ class IcechunkReader:
         self._storage = ic.local_filesystem_storage(str(out))
         published = published_containers(out, target)
         here = {name: bound(url, access) for name, url in published.items()}
+        register_zarr3()
         self._published = self.session(out, published)
         self._group = zarr.open_group(self.session(out, here).store, mode="r", zarr_format=3)
 
@@ -154,9 +156,8 @@ def describe(array: zarr.Array[Any]) -> Described:
     endian = next(
         (c.get("configuration", {}).get("endian") for c in codecs if c["name"] == "bytes"), None
     )
-    named = [c for c in codecs if c["name"].startswith("numcodecs.")]
-    filters = [{"id": c["name"].removeprefix("numcodecs."), **c["configuration"]} for c in named]
     kind = np.dtype(array.dtype).newbyteorder(">" if endian == "big" else "<")
+    filters = [f for c in codecs if (f := zarr2_codec(c, kind, array.chunks))]
     return Described(
         dims=tuple(document.get("dimension_names") or ()),
         shape=array.shape,

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import zarr
 from numpy.typing import NDArray
 
+from byterefs.codecs import register_imagecodecs
 from byterefs.emitters import Described, Rows
 from byterefs.errors import EmitError
 from byterefs.grid import chunk_grid
@@ -41,6 +42,7 @@ class KerchunkReader:
     def __init__(self, out: Path, access: Callable[[str], str]) -> None:
         with quiet():
             import_module("fastparquet")  # here, and not first in the thread of zarr's event loop
+        register_imagecodecs()
         self.out, self.access = out, access
         document = json.loads((out / ".zmetadata").read_text())
         self.metadata: dict[str, Any] = document["metadata"]

@@ -46,6 +46,7 @@ from byterefs.view import View
 from byterefs.zarr_meta import (
     groups,
     refuse_codec,
+    registering,
     zarr3_array,
     zarr3_group,
 )
@@ -80,7 +81,7 @@ def emit(
         loader.update(out)
     write_json_if_changed(out / CONTAINERS, containers)
     shutil.rmtree(out / "overwritten", ignore_errors=True)
-    write_open(out, view, FORM, "access", opening(containers["access"]), covered)
+    write_open(out, view, FORM, "access", opening(view, containers["access"]), covered)
     return {**loader.now, "pieces": loader.pieces, "files": files(out)}
 
 
@@ -334,7 +335,7 @@ def retarget(out: Path, view: View, target: str, to: Path) -> None:
                 ic.local_filesystem_storage(str(folder)), config=config
             ).save_config()
             shutil.rmtree(folder / "overwritten", ignore_errors=True)
-    write_open(to, view, FORM, target, opening(wanted), covered)
+    write_open(to, view, FORM, target, opening(view, wanted), covered)
 
 
 def up_to_date(out: Path, to: Path, containers: Mapping[str, str]) -> bool:
@@ -351,7 +352,7 @@ def tip(out: Path) -> str:
     return ic.Repository.open(ic.local_filesystem_storage(str(out))).lookup_branch("main")
 
 
-def opening(containers: Mapping[str, str]) -> dict[str, list[str]]:
+def opening(view: View, containers: Mapping[str, str]) -> dict[str, list[str]]:
     """The lines of ``open.json``, relative to the folder of the form."""
     access = {
         "file": "icechunk.credentials.LocalFileSystemAccess",
@@ -364,6 +365,7 @@ def opening(containers: Mapping[str, str]) -> dict[str, list[str]]:
         "gdal": ["gdal mdim info 'ZARR:\"/vsiicechunk/{.}\"'"],
         "xarray": [
             "import icechunk, icechunk.credentials, xarray as xr",
+            *registering(view.arrays.values(), "zarr"),
             f"access = icechunk.containers_credentials({{{pairs}}})",
             'repo = icechunk.Repository.open(icechunk.local_filesystem_storage("."), authorize_virtual_chunk_access=access)',
             'ds = xr.open_zarr(repo.readonly_session("main").store, consolidated=False)',

@@ -26,7 +26,7 @@ from byterefs.errors import EmitError
 from byterefs.files import canonical
 from byterefs.model import Array, Refs
 from byterefs.view import View
-from byterefs.zarr_meta import attributes, groups, one_fill, refuse_codec
+from byterefs.zarr_meta import attributes, groups, one_fill, refuse_codec, registering
 
 PER_TARGET = True
 RECORD_SIZE = 100_000
@@ -257,7 +257,7 @@ def opening(view: View, paths: Sequence[str], *, json: bool) -> dict[str, list[s
     call = 'xr.open_dataset("reference://", engine="zarr", consolidated=False, storage_options='
     lines = {
         "gdal": ["gdal mdim info 'ZARR:\"/vsikerchunk_parquet_ref/{.}\"'"],
-        "xarray": ["import xarray as xr"]
+        "xarray": ["import xarray as xr", *registering(view.arrays.values(), "numcodecs")]
         + [f"{name} = {call}{ {'fo': fo, **remotes(paths)}!r})" for name, fo in documents.items()],
     }
     if json:

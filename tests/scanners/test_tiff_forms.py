@@ -1,0 +1,162 @@
+"""TIFFs through store, plan and every form: verified against GDAL, or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from osgeo import gdal
+
+from byterefs import emitters
+from byterefs.errors import EmitError
+from forms import Results
+from tiffs import CORNER, ramp, write
+
+gdal.UseExceptions()
+Shared = Callable[[str], Path]
+
+SOURCE = {"provider": "local", "path": "/", "pattern": r"\.tiff?$"}
+TILES = {"TILED": "YES", "BLOCKXSIZE": 16, "BLOCKYSIZE": 32}
+ZARR = ("icechunk", "kerchunk")
+SINGLE: dict[str, tuple[str, dict[str, Any], int]] = {
+    "plain": ("i2", TILES, 1),
+    "big endian": ("f4", {**TILES, "ENDIANNESS": "BIG"}, 1),
+    "strips cut": ("u2", {"BLOCKYSIZE": 30}, 1),
+    "deflate, differences": ("i2", {**TILES, "COMPRESS": "DEFLATE", "PREDICTOR": 2}, 1),
+    "lzw, differences, big endian": (
+        "u4",
+        {**TILES, "COMPRESS": "LZW", "PREDICTOR": 2, "ENDIANNESS": "BIG"},
+        1,
+    ),
+    "zstd, float bytes": ("f4", {**TILES, "COMPRESS": "ZSTD", "PREDICTOR": 3}, 1),
+    "float bytes, big endian": (
+        "f8",
+        {**TILES, "COMPRESS": "LZW", "PREDICTOR": 3, "ENDIANNESS": "BIG"},
+        1,
+    ),
+    "packbits": ("u1", {**TILES, "COMPRESS": "PACKBITS"}, 1),
+    "lerc": ("i2", {**TILES, "COMPRESS": "LERC_ZSTD"}, 1),
+    "jpeg": ("u1", {**TILES, "COMPRESS": "JPEG", "PHOTOMETRIC": "YCBCR", "INTERLEAVE": "PIXEL"}, 3),
+    "webp": ("u1", {**TILES, "COMPRESS": "WEBP", "INTERLEAVE": "PIXEL"}, 4),
+    "chunky, differences": (
+        "u2",
+        {**TILES, "COMPRESS": "ZSTD", "PREDICTOR": 2, "INTERLEAVE": "PIXEL"},
+        3,
+    ),
+    "planar": ("f4", {**TILES, "COMPRESS": "DEFLATE", "INTERLEAVE": "BAND"}, 3),
+}
+"""a dtype, GDAL's options and the number of bands; what all five forms hold"""
+PARTLY: dict[str, tuple[str, dict[str, Any], tuple[str, ...], str]] = {
+    "a short last strip": ("i2", {"BLOCKYSIZE": 30, "COMPRESS": "LZW"}, ZARR, "only 4 of 30 rows"),
+    "lerc floats": ("f4", {**TILES, "COMPRESS": "LERC"}, ZARR, "mask"),
+    "differences of floats": (
+        "f4",
+        {**TILES, "COMPRESS": "LZW", "PREDICTOR": 2},
+        ("icechunk",),
+        "imagecodecs_delta of Zarr v3 cannot treat <f4",
+    ),
+    "lerc, big endian": (
+        "i2",
+        {**TILES, "COMPRESS": "LERC", "ENDIANNESS": "BIG"},
+        ("icechunk",),
+        "imagecodecs_lerc of Zarr v3 cannot treat >i2",
+    ),
+}
+"""a dtype, GDAL's options, the forms that refuse it, and a word of why"""
+
+
+def built(folder: Path, path: Path, **parts: Any) -> Results:
+    """The store and plan of one TIFF."""
+    results = Results(folder, **{"source": SOURCE, "plan": {"concat": None}, **parts})
+    results.scan([path])
+    return results
+
+
+def image(path: Path, kind: str, options: dict[str, Any], bands: int = 1) -> np.ndarray:
+    """Write a georeferenced image; its pixels as GDAL reads them back, samples last where they are in its chunks."""
+    values = ramp((64, 40) if bands == 1 else (bands, 64, 40), kind)
+    write(path, values, transform=CORNER, epsg=32755, **options)
+    read = gdal.Open(str(path)).ReadAsArray()
+    return np.moveaxis(read, 0, -1) if options.get("INTERLEAVE") == "PIXEL" else read
+
+
+def check(results: Results, form: str, expected: np.ndarray) -> None:
+    """Emit and verify a form, and read its array through its own reader."""
+    results.emit(("access", form))
+    report = results.verify("access", form)
+    assert report["verified"]
+    assert report["counts"]["values_compared"] >= expected.size
+    assert report["counts"]["coordinates_compared"] > 100
+    reader = emitters.load(form).open(results.out("access", form), access=lambda path: path)
+    got = np.asarray(reader.read("data", tuple(map(slice, expected.shape))))
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("case", SINGLE)
+def test_an_image_reads_equal_to_gdal_through_every_form(tmp_path: Path, case: str) -> None:
+    kind, options, bands = SINGLE[case]
+    expected = image(tmp_path / "one.tif", kind, options, bands)
+    results = built(tmp_path / "demo", tmp_path / "one.tif")
+    for form in emitters.NAMES:
+        check(results, form, expected)
+
+
+@pytest.mark.parametrize("case", PARTLY)
+def test_a_form_that_cannot_hold_an_image_refuses_it_and_the_others_read_equal(
+    tmp_path: Path, case: str
+) -> None:
+    kind, options, refusing, why = PARTLY[case]
+    expected = image(tmp_path / "one.tif", kind, options)
+    results = built(tmp_path / "demo", tmp_path / "one.tif")
+    for form in emitters.NAMES:
+        if form not in refusing:
+            check(results, form, expected)
+            continue
+        with pytest.raises(EmitError) as refusal:
+            results.emit(("access", form))
+        assert all(word in str(refusal.value) for word in ("data", why, "sqlite, vrt"))
+
+
+def test_what_a_reader_needs_for_tiff_codecs_stands_in_open_json(tmp_path: Path) -> None:
+    image(tmp_path / "one.tif", "u1", {**TILES, "COMPRESS": "LZW"})
+    results = built(tmp_path / "demo", tmp_path / "one.tif")
+    for form, module in (("kerchunk", "numcodecs"), ("icechunk", "zarr")):
+        results.emit(("access", form))
+        lines = (results.out("access", form) / "OPEN.md").read_text()
+        assert f"imagecodecs.{module}.register_codecs()" in lines
+    gaps = (results.out("access", "kerchunk") / "OPEN.md").read_text()
+    assert "GDAL has no decoder for imagecodecs_lzw" in gaps
+
+
+@pytest.mark.parametrize("epsg", [4326, 32755])
+@pytest.mark.parametrize("inner", [{}, {"INTERLEAVE": "PIXEL"}, {"INTERLEAVE": "BAND"}])
+def test_the_vrt_has_the_crs_that_gdal_gives_its_sources(
+    tmp_path: Path, epsg: int, inner: dict[str, Any]
+) -> None:
+    values = ramp((3, 64, 40) if inner else (64, 40))
+    write(tmp_path / "one.tif", values, transform=CORNER, epsg=epsg, **inner)
+    results = built(tmp_path / "demo", tmp_path / "one.tif")
+    results.emit(("access", "vrt"))
+    opened = gdal.OpenEx(str(results.out("access", "vrt") / "demo.vrt"), gdal.OF_MULTIDIM_RASTER)
+    array = opened.GetRootGroup().OpenMDArray("data")
+    names = [dim.GetName() for dim in array.GetDimensions()]
+    raster = array.AsClassicDataset(names.index("x"), names.index("y"))
+    source = gdal.Open(str(tmp_path / "one.tif"))
+    assert raster.GetSpatialRef().IsSame(source.GetSpatialRef())
+    assert raster.GetGeoTransform() == source.GetGeoTransform()
+    np.testing.assert_array_equal(raster.ReadAsArray(), source.ReadAsArray())
+
+
+def test_an_overview_is_an_array_of_its_own_in_every_form(shared: Shared, tmp_path: Path) -> None:
+    path = shared("hdf5_tricky") / "lcmap_tiny_cog_2020.tif"
+    results = built(tmp_path / "demo", path, scan={"arrays": ["data", "overview_1"]})
+    opened = gdal.Open(str(path))
+    expected = opened.GetRasterBand(1).GetOverview(0).ReadAsArray()
+    for form in emitters.NAMES:
+        check(results, form, opened.ReadAsArray())
+        reader = emitters.load(form).open(results.out("access", form), access=lambda path: path)
+        got = np.asarray(reader.read("overview_1", tuple(map(slice, expected.shape))))
+        np.testing.assert_array_equal(got, expected)
