@@ -41,7 +41,9 @@ def scan_into(
     concat = conf["plan"].get("concat")
     arrays = conf["scan"]["arrays"]
     format = conf["scan"].get("format", "auto")
-    scans = [scanners.scan(listed(f), format=format, arrays=arrays, concat=concat) for f in files]
+    options = {"format": format, "arrays": arrays, "concat": concat}
+    named = conf["scan"].get("file_name")
+    scans = [scanners.scan(listed(f), file_name=named, **options) for f in files]
     batch = folder / "batch.sqlite"
     store.write_scans(batch, scans, {}, version="1")
     store.update(folder / "store.sqlite", [batch], removed)

@@ -60,6 +60,7 @@ def load(path: Path) -> dict[str, Any]:
     dataset = check(read(path), "dataset", str(path))
     _check_names(dataset, path)
     _check_select(dataset, path)
+    _fill_file_name(dataset, path)
     _check_targets(dataset, path)
     return _absolute(dataset)
 
@@ -192,6 +193,39 @@ def _check_select(dataset: Mapping[str, Any], path: Path) -> None:
                     f"{path}: select.{key}: {group!r} is no named group of source.pattern "
                     f"(it has: {known}); write (?P<{group}>…) in the pattern"
                 )
+
+
+def _fill_file_name(dataset: dict[str, Any], path: Path) -> None:
+    """Give ``scan.file_name`` the pattern and the root of ``source``, and check its groups."""
+    rules = dataset["scan"].get("file_name")
+    if rules is None:
+        return
+    source = dataset["source"]
+    rules.setdefault("pattern", source["pattern"])
+    own = {"provider": source["provider"]} if source["provider"] == "listing" else source
+    rules.setdefault("below", absolute(own["path"]) if "path" in own else own.get("url", ""))
+    try:
+        groups = re.compile(rules["pattern"]).groupindex
+    except re.error as error:
+        raise ConfigError(
+            f"{path}: scan.file_name.pattern: {rules['pattern']!r} is no regular expression: {error}"
+        ) from None
+    rule = rules.get("coordinate", {})
+    for key, group in (("array", rules.get("array")), ("coordinate.from", rule.get("from"))):
+        if group is not None and group not in groups:
+            raise ConfigError(
+                f"{path}: scan.file_name.{key}: {group!r} is no named group of {rules['pattern']!r} (it has: "
+                f"{', '.join(groups) or 'none'}); write (?P<{group}>…) in the pattern"
+            )
+    if rule and dataset["plan"]["concat"] is None:
+        raise ConfigError(
+            f"{path}: scan.file_name.coordinate: there is no axis for it; name one in plan.concat"
+        )
+    if rule.get("format") and " since " not in rule.get("units", ""):
+        raise ConfigError(
+            f"{path}: scan.file_name.coordinate.units: {rule.get('units')!r} count no time, and `format` reads "
+            f"a date; write for example `days since 1970-01-01`"
+        )
 
 
 def _check_targets(dataset: Mapping[str, Any], path: Path) -> None:

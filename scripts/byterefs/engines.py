@@ -51,7 +51,7 @@ def find_concat(physical: Physical, chosen: Sequence[str], name: str) -> Concat:
     if dim not in dims:
         raise PlanError(
             f"{first}: no dimension or coordinate {name!r} to concatenate along (it has {', '.join(dims)}); "
-            f"set plan.concat"
+            f"set plan.concat, or scan.file_name.coordinate where only the name of a source says it"
         )
     along = [a for a, m in sorted(metas.items()) if m.dims == (dim,)]
     timed = [a for a in along if axis.time_units(metas[a].attrs)]

@@ -32,6 +32,7 @@ def scan_batch(
         arrays=scan["arrays"],
         concat=concat,
         split=scan["split"] == "step",
+        file_name=scan.get("file_name"),
         refused=refused if scan["on_error"] == "skip" else None,
     )
     return store.write_scans(out, done, refused, version=discovered["version"])

@@ -11,9 +11,9 @@ import pytest
 from osgeo import gdal
 
 from byterefs import emitters
-from byterefs.errors import EmitError
+from byterefs.errors import EmitError, PlanError
 from forms import Results
-from tiffs import CORNER, ramp, write
+from tiffs import CORNER, cog, ramp, write
 
 gdal.UseExceptions()
 Shared = Callable[[str], Path]
@@ -160,3 +160,128 @@ def test_an_overview_is_an_array_of_its_own_in_every_form(shared: Shared, tmp_pa
         reader = emitters.load(form).open(results.out("access", form), access=lambda path: path)
         got = np.asarray(reader.read("overview_1", tuple(map(slice, expected.shape))))
         np.testing.assert_array_equal(got, expected)
+
+
+# --- stacks ----------------------------------------------------------------------------------------
+
+DAY = {"from": "date", "format": "%Y%m%d", "units": "days since 1970-01-01"}
+DAYS = ("20220912", "20220913", "20220914")
+PATTERN = r"(?P<date>\d{8})(-(?P<what>\w+))?\.tiff?$"
+
+
+def stack(folder: Path, root: Path, files: list[Path], **scan: Any) -> Results:
+    """The store and plan of TIFFs that follow one another by the date in their names."""
+    rules = {"pattern": PATTERN, "below": str(root), "coordinate": DAY, **scan.pop("file_name", {})}
+    source = {"provider": "local", "path": str(root), "pattern": r"\.tiff?$"}
+    results = Results(
+        folder, source=source, scan={"file_name": rules, **scan}, plan={"concat": "time"}
+    )
+    results.scan(files)
+    return results
+
+
+def read(results: Results, form: str, array: str) -> np.ndarray:
+    """An array of a verified form through its own reader."""
+    results.emit(("access", form))
+    assert results.verify("access", form)["verified"]
+    reader = emitters.load(form).open(results.out("access", form), access=lambda path: path)
+    shape = reader.arrays()[array].shape
+    return np.asarray(reader.read(array, tuple(map(slice, shape))))
+
+
+def test_a_stack_of_cogs_reads_equal_through_every_form(tmp_path: Path) -> None:
+    values = np.stack([ramp((300, 200), seed=i) for i in range(3)])
+    files = [cog(tmp_path / f"sst.{day}.tif", v, COMPRESS="DEFLATE", PREDICTOR="YES") for day, v in zip(DAYS, values, strict=True)]  # fmt: skip
+    results = stack(tmp_path / "demo", tmp_path, files[::-1], arrays=["sst"])
+    for form in emitters.NAMES:
+        np.testing.assert_array_equal(read(results, form, "sst"), values)
+        assert read(results, form, "time").tolist() == [19247, 19248, 19249]
+
+
+def test_stock_gdal_opens_the_stack_as_one_array_with_its_crs(tmp_path: Path) -> None:
+    values = np.stack([ramp((300, 200), seed=i) for i in range(3)])
+    files = [cog(tmp_path / f"{day}.tif", v) for day, v in zip(DAYS, values, strict=True)]
+    results = stack(tmp_path / "demo", tmp_path, files)
+    results.emit(("access", "vrt"))
+    opened = gdal.OpenEx(str(results.out("access", "vrt") / "demo.vrt"), gdal.OF_MULTIDIM_RASTER)
+    array = opened.GetRootGroup().OpenMDArray("data")
+    assert [dim.GetName() for dim in array.GetDimensions()] == ["time", "y", "x"]
+    np.testing.assert_array_equal(array.ReadAsArray(), values)
+    assert array.GetNoDataValue() == -999
+    slice_ = array.GetView("[1]").AsClassicDataset(1, 0)
+    source = gdal.Open(str(files[1]))
+    assert slice_.GetSpatialRef().IsSame(source.GetSpatialRef())
+    assert slice_.GetGeoTransform() == source.GetGeoTransform()
+
+
+def test_sparse_tiles_of_a_stack_read_as_nodata_in_every_form(tmp_path: Path) -> None:
+    values = np.full((3, 64, 64), -999, "i2")
+    options = {**TILES, "SPARSE_OK": "TRUE", "COMPRESS": "ZSTD"}
+    files = []
+    for i, day in enumerate(DAYS):
+        path = write(tmp_path / f"{day}.tif", values[i], nodata=-999, keep=False, **options)
+        values[i, 32 * (i % 2) : 32 * (i % 2) + 32, :16] = ramp((32, 16), seed=i)
+        with gdal.Open(str(path), gdal.GA_Update) as made:
+            made.GetRasterBand(1).WriteArray(
+                values[i, 32 * (i % 2) : 32 * (i % 2) + 32, :16], 0, 32 * (i % 2)
+            )
+        files.append(path)
+    results = stack(tmp_path / "demo", tmp_path, files)
+    for form in emitters.NAMES:
+        np.testing.assert_array_equal(read(results, form, "data"), values)
+
+
+def test_a_stack_of_four_bands_reads_equal_through_every_form(
+    shared: Shared, tmp_path: Path
+) -> None:
+    root = shared("geotiff_landsat")
+    files = sorted(root.glob("rgbn_*.tif"))
+    assert len(files) == 4
+    results = stack(tmp_path / "demo", root, files, arrays=["rgbn"])
+    expected = np.stack([np.moveaxis(gdal.Open(str(f)).ReadAsArray(), 0, -1) for f in files])
+    for form in emitters.NAMES:
+        np.testing.assert_array_equal(read(results, form, "rgbn"), expected)
+
+
+def test_a_stack_of_big_endian_strips_reads_equal_through_every_form(
+    shared: Shared, tmp_path: Path
+) -> None:
+    root = shared("geotiff_landsat")
+    files = sorted(root.glob("LC08_*.tif"))
+    assert len(files) == 4
+    rules = {"pattern": r"_(?P<date>\d{8})_\d{8}_C01"}
+    results = stack(tmp_path / "demo", root, files, file_name=rules)
+    expected = np.stack([gdal.Open(str(f)).ReadAsArray() for f in files])
+    for form in emitters.NAMES:
+        got = read(results, form, "data")
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_the_four_real_oisst_cogs_are_a_stack_of_four_variables(
+    shared: Shared, tmp_path: Path
+) -> None:
+    root = shared("oisst")
+    files = sorted(root.glob("oisst-avhrr-v02r01.20220913-*.tif"))
+    assert len(files) == 4
+    results = stack(tmp_path / "demo", root, files, file_name={"array": "what"})
+    for form in emitters.NAMES:
+        for path in files:
+            name = path.stem.rsplit("-", 1)[1]
+            expected = gdal.Open(str(path)).ReadAsArray()[None]
+            np.testing.assert_array_equal(read(results, form, name), expected)
+
+
+def test_a_grid_that_changes_along_a_stack_is_refused(tmp_path: Path) -> None:
+    one = write(tmp_path / "20220912.tif", ramp((8, 8)), transform=CORNER)
+    other = write(tmp_path / "20220913.tif", ramp((8, 8)), transform=(100.75, *CORNER[1:]))
+    with pytest.raises(PlanError, match="array 'x' has no axis 'time' and differs") as refusal:
+        stack(tmp_path / "demo", tmp_path, [one, other])
+    assert str(one) in str(refusal.value)
+    assert str(other) in str(refusal.value)
+
+
+def test_tiffs_without_a_time_are_told_where_to_say_it(tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{day}.tif", ramp((8, 8))) for day in DAYS]
+    results = Results(tmp_path / "demo", source=SOURCE, plan={"concat": "time"})
+    with pytest.raises(PlanError, match=r"scan\.file_name\.coordinate"):
+        results.scan(files)

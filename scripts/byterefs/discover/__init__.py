@@ -53,7 +53,8 @@ def load(provider: str) -> Provider:
 
 def scan_version(config: Mapping[str, Any]) -> str:
     """Digest of what decides the rows of a scan; another one voids all rows of the dataset."""
-    scan = {key: config["scan"][key] for key in ("format", "arrays", "split")}
+    keys = ("format", "arrays", "split", "file_name")
+    scan = {key: config["scan"][key] for key in keys if key in config["scan"]}
     return files.digest({"version": SCAN_VERSION, **scan, "concat": config["plan"]["concat"]})
 
 

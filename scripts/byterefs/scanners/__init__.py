@@ -7,10 +7,10 @@ module whose name starts with an underscore is a helper of its neighbours, not a
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from byterefs.errors import ConfigError, ScanError
 from byterefs.model import Source, SourceScan
@@ -67,6 +67,7 @@ def scan(
     arrays: Sequence[str] = (),
     concat: str | None = None,
     split: bool = True,
+    file_name: Mapping[str, Any] | None = None,
 ) -> SourceScan:
     """Every wanted array of one source: metadata, where its chunks lie, and small values.
 
@@ -74,10 +75,25 @@ def scan(
     that the source lacks is not in the result. With them come, by value, the arrays that describe
     them: scalars, rank 1, and what their CF attributes name. ``concat`` is the dimension (or its
     coordinate) along which sources follow one another; uncompressed arrays that start with it are
-    keyed by single steps of it if ``split``. The returned ``source`` has size and mtime as seen in the same open.
+    keyed by single steps of it if ``split``. ``file_name`` is that section of ``scan``: what only the
+    source's name says, the array's name or the step of ``concat``, which then is every data array's first
+    axis. The returned ``source`` has size and mtime as seen in the same open.
 
     Raises ScanError, naming source, array, rule and way out, for a source that cannot be read, has
     none of the wanted arrays, or has one that cannot be referenced without being wrong.
     """
     name = detect(source) if format == "auto" else format
-    return load(name).scan(source, arrays=tuple(arrays), concat=concat, split=split)
+    scanner = load(name)
+    if not file_name:
+        return scanner.scan(source, arrays=tuple(arrays), concat=concat, split=split)
+    # here, for the Snakefile imports this package and no codecs
+    from byterefs.scanners import _file_name
+
+    said = _file_name.groups(source, file_name)
+    if "array" in file_name:
+        arrays = _file_name.wanted(source, said[file_name["array"]], arrays)
+    found = scanner.scan(source, arrays=tuple(arrays), concat=concat, split=split)
+    if concat is None or "coordinate" not in file_name:
+        return found
+    rule = file_name["coordinate"]
+    return _file_name.lifted(found, _file_name.coordinate(source, concat, said[rule["from"]], rule))
