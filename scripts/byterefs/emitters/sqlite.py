@@ -25,7 +25,7 @@ from byterefs.files import canonical, digest, replacing
 from byterefs.grid import chunk_grid, chunk_span, elements, linear
 from byterefs.model import ABSENT, Array, Fragment, Key
 from byterefs.store import quote, schema
-from byterefs.view import View
+from byterefs.view import View, array_digest
 
 PER_TARGET = False
 FILE = "store.sqlite"
@@ -49,15 +49,18 @@ def emit(
 ) -> dict[str, Any]:
     """Write ``store.sqlite`` if anything in it changed; sources are renumbered in plan order."""
     fragments = {name: [f.digest for f in view.fragments(name)] for name in view.referenced()}
-    rows = {name: canonical(array_row(a)[:11]) for name, a in view.arrays.items()}
+    rows = {name: array_digest(a) for name, a in view.arrays.items()}
     wanted = digest(
         [
             FORMAT,
             fragments,
             rows,
             view.remap,
+            view.title,
             view.root,
+            view.root_dtypes,
             view.varying,
+            [list(s) for s in view.sources],
             options.get("sources"),
             view.vrt,
         ]
@@ -204,27 +207,28 @@ def write_chunks(con: sqlite3.Connection, view: View, name: str) -> None:
     """
     axes = range(len(view.arrays[name].dims))
     con.execute(
-        f"CREATE TEMP TABLE slab (source_id, {', '.join(f'first_{i}, last_{i}, shift_{i}' for i in axes)})"
+        f"CREATE TEMP TABLE byterefs_slab (source_id, {', '.join(f'first_{i}, last_{i}, shift_{i}' for i in axes)})"
     )
     con.executemany(
-        f"INSERT INTO slab VALUES (?{', ?, ?, ?' * len(axes)})", slabs(view, view.arrays[name])
+        f"INSERT INTO byterefs_slab VALUES (?{', ?, ?, ?' * len(axes)})",
+        slabs(view, view.arrays[name]),
     )
     # CROSS JOIN keeps SQLite's order of loops: one seek on dim_0 per slab
     con.execute(
         f"""
-        INSERT INTO {quote(name)}
+        INSERT OR IGNORE INTO {quote(name)}
         SELECT
             r.source_id,
             {", ".join(f"r.dim_{i} + shift_{i}" for i in axes)},
             r.present, r."offset", r.size, i.info, r.data
-        FROM slab
+        FROM byterefs_slab
         CROSS JOIN {quote(f"byterefs_refs_{name}")} AS r
         LEFT JOIN byterefs_info AS i ON i.info_id = r.info_id
         WHERE {" AND ".join(f"r.dim_{i} BETWEEN first_{i} AND last_{i}" for i in axes)}
         ORDER BY {", ".join(str(n + 1) for n in range(len(axes) + 1))}
         """
     )
-    con.execute("DROP TABLE slab")
+    con.execute("DROP TABLE byterefs_slab")
 
 
 def slabs(view: View, a: Array) -> Iterator[tuple[int, ...]]:
