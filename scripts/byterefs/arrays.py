@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -68,11 +69,23 @@ class Roles:
         return axis.time_units(physical.meta(source, array).attrs, inherited)
 
 
-def by_value(physical: Physical, sources: Sequence[str], array: str, roles: Roles) -> bool:
-    """Whether an array is a coordinate (or one-dimensional) whose values every source's scan kept."""
+def by_value(
+    physical: Physical,
+    sources: Sequence[str],
+    array: str,
+    roles: Roles,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> bool:
+    """Whether the plan holds an array's values: a coordinate or one-dimensional, and kept by every scan.
+
+    A coordinate must be small too, at the ``sizes`` that the plan gives its dimensions.
+    """
     having = [s for s in sources if array in physical.have[s]]
-    small = array in roles.coords or len(physical.meta(having[0], array).dims) <= 1
-    return small and all(physical.have[s][array].kept for s in having)
+    meta = physical.meta(having[0], array)
+    elements = prod(sizes.get(d, n) for d, n in zip(meta.dims, meta.shape, strict=True))
+    small = elements * np.dtype(meta.dtype).itemsize <= INLINE_BYTES
+    wanted = len(meta.dims) <= 1 or (small and array in roles.coords)
+    return wanted and all(physical.have[s][array].kept for s in having)
 
 
 class Maker:
@@ -100,7 +113,7 @@ class Maker:
             self.layout.sizes.get(d, n) for d, n in zip(first.dims, first.shape, strict=True)
         )
         attrs, dtypes = self.attributes(name, first, having)
-        inline = self.inline(name, first, shape, having)
+        inline = by_value(self.physical, having, name, self.roles, self.layout.sizes)
         values = self.values(name, first, placements, shape) if inline else None
         spacing = affine(values) if values is not None else None
         return Array(
@@ -143,26 +156,29 @@ class Maker:
         if placements:
             return self.one_per_place(name, placements, having)
         along = self.concat.dim if self.concat else "concat"
-        consistency.check_static(self.physical, name, having, along)
+        if along in first.dims:
+            raise PlanError(
+                f"{having[0]}: array {name!r} lies along {along!r} and the plan places no source of it; "
+                f"add it to the VRT, or list the wanted arrays without it in scan.arrays"
+            )
+        coordinate = name in self.roles.coords
+        consistency.check_static(self.physical, name, having, along, coordinate=coordinate)
         zero = (0,) * len(first.dims)
         return (Placement(having[0], name, zero, first.shape, zero),)
-
-    def inline(self, name: str, first: ArrayMeta, shape: Key, having: Sequence[str]) -> bool:
-        """Whether the plan holds an array's values: a coordinate that is small, or one-dimensional."""
-        small = prod(shape) * np.dtype(first.dtype).itemsize <= INLINE_BYTES or len(shape) <= 1
-        return small and by_value(self.physical, having, name, self.roles)
 
     def attributes(
         self, name: str, first: ArrayMeta, having: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Attributes that all sources share; those of time units are the first source's, as the values are."""
+        """Attributes that all sources share, and the first source's where they decide what values mean.
+
+        Those are equal numbers of other dtypes (0.5 as float and as double), or units that were converted.
+        """
         known = [(m.attrs, m.attr_dtypes) for m in self.metas(name, having)]
         attrs, dtypes, self.varying[name] = shared_attrs(known)
-        if axis.time_units(first.attrs):
-            for key in consistency.MEANING:
-                if key in first.attrs:
-                    attrs[key] = first.attrs[key]
-                    dtypes[key] = first.attr_dtypes.get(key, "str")
+        for key in consistency.DECISIVE:
+            if key in first.attrs:
+                attrs[key] = first.attrs[key]
+                dtypes[key] = first.attr_dtypes.get(key, "str")
         return attrs, dtypes
 
     def one_per_place(
@@ -188,7 +204,8 @@ class Maker:
         one, two = (self.physical.values(p.source, name) for p in (a, b))
         units, own = (self.roles.units(self.physical, p.source, name) for p in (a, b))
         if units is not None and own is not None:
-            two = axis.convert(two, own, units, f"{b.source}: {name}")
+            attrs = self.physical.meta(b.source, name).attrs
+            two = axis.convert(two, own, units, f"{b.source}: {name}", attrs)
         return one.shape == two.shape and one.tobytes() == two.tobytes()
 
     def check_missing(self, name: str, first: ArrayMeta, placements: Sequence[Placement]) -> None:
@@ -224,24 +241,47 @@ class Maker:
         placements: Sequence[Placement],
         shape: Key,
     ) -> np.ndarray:
-        """All values of an inline array; a stretch that no source covers is fill."""
-        out = np.zeros(shape, first.dtype)
-        fill = fill_value(first.fill, first.dtype)
-        if fill is not None:
-            out[...] = fill
+        """All values of an inline array; a stretch that no source covers is fill.
+
+        Raises PlanError for two sources with other values at one place, and for a concat coordinate
+        with a step that neither a source nor the engine knows.
+        """
+        out = np.full(shape, uncovered(first), first.dtype)
         known = self.layout.values.get(name)
         if known is not None:
             out[...] = known.astype(out.dtype)
-        units = self.roles.units(self.physical, placements[0].source, name)
+        there = np.zeros(shape, bool)
+        units = self.units(name)
         for p in placements:
             piece = self.physical.values(p.source, name)
             own = self.roles.units(self.physical, p.source, name)
             if units is not None and own is not None and own != units:
-                piece = axis.convert(piece, own, units, f"{p.source}: {name}")
+                attrs = self.physical.meta(p.source, name).attrs
+                piece = axis.convert(piece, own, units, f"{p.source}: {name}", attrs)
             window = tuple(slice(s, s + n) for s, n in zip(p.src_offset, p.count, strict=True))
             place = tuple(slice(d, d + n) for d, n in zip(p.dest, p.count, strict=True))
-            out[place] = piece[window]
+            piece, before = piece[window].astype(out.dtype), there[place]
+            if before.any() and piece[before].tobytes() != out[place][before].tobytes():
+                raise PlanError(
+                    f"{p.source}: array {name!r} has other values at {self.where(p)} than another source has there; "
+                    f"one source per place: take one of them out of the VRT"
+                )
+            out[place], there[place] = piece, True
+        if known is None and self.concat and name == self.concat.coordinate and not there.all():
+            raise PlanError(
+                f"array {name!r} has no value at step {int(np.argmin(there))}: no source lies there; close the gap "
+                f"in the VRT, or give it the values of {name!r}"
+            )
         return out
+
+    def units(self, name: str) -> axis.Units | None:
+        """Time units of a global array: its first source's; bounds without their own have their coordinate's."""
+        having = [s for s in self.layout.order if name in self.physical.have[s]]
+        if not having:
+            return None
+        parent = self.roles.bounds_of.get(name)
+        inherited = self.units(parent) if parent not in (None, name) else None
+        return axis.time_units(self.physical.meta(having[0], name).attrs, inherited)
 
     def refused(
         self, name: str, first: ArrayMeta, placements: Sequence[Placement], shape: Key
@@ -258,6 +298,14 @@ class Maker:
                     f"refs_{name} needs a regular grid (mdim-refs/0.2), the VRT reads across it"
                 )
         return None
+
+
+def uncovered(meta: ArrayMeta) -> Any:
+    """What an inline array holds where no source lies: its fill; NaN where CF readers do not know the fill."""
+    if np.dtype(meta.dtype).kind == "f" and "_FillValue" not in meta.attrs:
+        return np.nan
+    fill = fill_value(meta.fill, meta.dtype)
+    return np.zeros((), meta.dtype)[()] if fill is None else fill
 
 
 def affine(values: np.ndarray) -> dict[str, float | int] | None:

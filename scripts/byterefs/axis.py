@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import cftime
@@ -21,6 +22,7 @@ MICROSECONDS = {
     "hour": 3_600_000_000,
     "day": 86_400_000_000,
 }
+PACKED = ("scale_factor", "add_offset", "_Unsigned")
 UNIT_NAMES = {
     **{name: unit for unit in MICROSECONDS for name in (unit, unit + "s")},
     **{"us": "microsecond", "ms": "millisecond", "s": "second", "sec": "second", "secs": "second"},
@@ -61,13 +63,26 @@ def time_units(attrs: Any, inherited: Units | None = None) -> Units | None:
     return Units(units, "standard" if calendar == "gregorian" else calendar)
 
 
-def convert(values: np.ndarray, old: Units, new: Units, where: str) -> np.ndarray:
+def convert(
+    values: np.ndarray,
+    old: Units,
+    new: Units,
+    where: str,
+    attrs: Mapping[str, Any] = MappingProxyType({}),
+) -> np.ndarray:
     """The same instants counted in ``new``, in the dtype of ``values``; exact or refused.
 
-    Raises PlanError, naming ``where``, if a value cannot be held exactly (no rounding).
+    What ``attrs`` call missing stays as it is. Raises PlanError, naming ``where``, if a value cannot be
+    held exactly (no rounding), if it would pass for missing, and for packed values.
     """
     if old == new:
         return values
+    for name in PACKED:
+        if name in attrs:
+            raise PlanError(
+                f"{where}: it has {name} {attrs[name]} and counts in {old.units!r}, and the sources before it "
+                f"in {new.units!r}; packed times are not converted: build these sources as a dataset of their own"
+            )
     if old.calendar != new.calendar:
         raise PlanError(
             f"{where}: calendar {old.calendar!r}, and the sources before it have {new.calendar!r}; "
@@ -77,12 +92,28 @@ def convert(values: np.ndarray, old: Units, new: Units, where: str) -> np.ndarra
     delta = old.reference - new.reference
     shift = (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
     out = np.empty_like(values)
+    marks = missing_marks(attrs)
     for i, value in enumerate(values.flat):
+        if value in marks or not np.isfinite(value):
+            out.flat[i] = value
+            continue
         exact = Fraction(value.item()) * scale + Fraction(shift, new.step(where))
         out.flat[i] = held_exactly(
             exact, values.dtype, f"{where}: {value} {old.units!r}", new.units
         )
+        if out.flat[i] in marks:
+            raise PlanError(
+                f"{where}: {value} {old.units!r} is {out.flat[i]} in {new.units!r}, which means missing there; "
+                f"build sources of these units as a dataset of their own"
+            )
     return out
+
+
+def missing_marks(attrs: Mapping[str, Any]) -> frozenset[int | float]:
+    """The numbers that CF attributes call missing."""
+    found = (attrs.get(name) for name in ("_FillValue", "missing_value"))
+    items = [x for f in found for x in (f if isinstance(f, list) else [f])]
+    return frozenset(x for x in items if isinstance(x, int | float))
 
 
 def held_exactly(exact: Fraction, dtype: np.dtype[Any], what: str, units: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from byterefs.axis import Units
 from byterefs.codecs import decisive
 from byterefs.errors import PlanError
 from byterefs.files import digest
@@ -25,15 +26,19 @@ PACKING = (
 )
 MEANING = ("units", "calendar")
 RANGES = ("valid_min", "valid_max", "valid_range")
+DECISIVE = (*PACKING, *RANGES, *MEANING)
+"""attributes without which stored values mean something else"""
 
 Signature = dict[str, Any]
 
 
-def signature(meta: ArrayMeta, *, concat: Iterable[str], by_value: bool, timed: bool) -> Signature:
+def signature(
+    meta: ArrayMeta, *, concat: Iterable[str], by_value: bool, units: Units | None
+) -> Signature:
     """What must be equal across the sources of an array.
 
     The length of a ``concat`` dimension may differ. Chunks, codec and fill matter only where bytes
-    are referenced; time units only where values are not converted (``timed`` and ``by_value``).
+    are referenced; time ``units``, which bounds may inherit, only where values are not converted.
     """
     free = set(concat)
     out: Signature = {
@@ -42,9 +47,11 @@ def signature(meta: ArrayMeta, *, concat: Iterable[str], by_value: bool, timed: 
         # strings that are read by value have the width of the longest in their source
         "dtype": "|S" if by_value and meta.dtype[1] == "S" else meta.dtype,
     }
-    for name in (*PACKING, *RANGES, *MEANING):
-        if not (timed and by_value and name in MEANING):
-            out[name] = meta.attrs.get(name)
+    for name in DECISIVE:
+        out[name] = meta.attrs.get(name)
+    if units is not None:
+        converted = "times, which are converted" if by_value else None
+        out |= {"units": converted or units.units, "calendar": converted or units.calendar}
     if not by_value:
         out |= {"chunks": list(meta.chunks), "codec": decisive(meta.codec), "fill": meta.fill}
     return out
@@ -81,7 +88,7 @@ def check(array: str, order: Sequence[tuple[str, Signature]], dataset: str) -> N
     for source, sig in order:
         if sig == first:
             continue
-        what = next(k for k in first if sig.get(k) != first.get(k))
+        what = next(k for k in (*first, *sig) if sig.get(k) != first.get(k))
         raise PlanError(
             f"{source}: array {array!r} has {what} {shown(sig.get(what))}, and {first_source} has "
             f"{shown(first.get(what))}; one {what} per array: give these sources a dataset of their own "
@@ -94,10 +101,21 @@ def shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def check_static(physical: Physical, array: str, sources: Sequence[str], concat: str) -> None:
-    """Refuse an array without the concat axis whose values change from one source to another."""
+def check_static(
+    physical: Physical, array: str, sources: Sequence[str], concat: str, *, coordinate: bool
+) -> None:
+    """Refuse an array without the concat axis whose values change from one source to another.
+
+    So is data that no scan could compare; a coordinate as large is taken from the first source.
+    """
     first = sources[0]
     digests = {s: physical.have[s][array].digest for s in sources}
+    if not coordinate and len(sources) > 1 and None in digests.values():
+        raise PlanError(
+            f"{first}: array {array!r} has no axis {concat!r}, so one source would stand for all {len(sources)}, "
+            f"and it is too large for the scan to tell whether they are equal; leave it out with scan.arrays, "
+            f"or publish one source of it as a dataset of its own"
+        )
     other = next((s for s in sources if digests[s] != digests[first]), None)
     if other is None:
         return

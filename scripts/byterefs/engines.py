@@ -79,7 +79,8 @@ def coordinate_values(
     own = axis.time_units(physical.meta(source, concat.coordinate).attrs)
     if units is None or own is None:
         return values
-    return axis.convert(values, own, units, f"{source}: {concat.coordinate}")
+    attrs = physical.meta(source, concat.coordinate).attrs
+    return axis.convert(values, own, units, f"{source}: {concat.coordinate}", attrs)
 
 
 def by_coordinates(
@@ -175,6 +176,8 @@ def by_vrt_text(
                     f"list it with source.pattern, or take it out of the VRT"
                 )
             first[p.source] = min(first.get(p.source, p.dest), p.dest)
+            check_slab(physical, p, entry.array, [plan.sizes[d] for d in entry.dims], name)
+        check_overlap(entry, name)
         if entry.placements:
             placements[entry.array] = tuple(sorted(entry.placements, key=lambda p: p.dest))
     order = tuple(sorted(first, key=lambda source: (first[source], source)))
@@ -183,6 +186,50 @@ def by_vrt_text(
             placements[array] = coordinate_placements(physical, plan, placements, array, dim)
     values = {a.array: a.values for a in plan.arrays.values() if a.values is not None}
     return Layout(order, plan.sizes, placements, values)
+
+
+def check_slab(
+    physical: Physical, p: Placement, array: str, shape: Sequence[int], name: str
+) -> None:
+    """Refuse a slab that its source does not have, or that passes the end of the array."""
+    have = physical.have[p.source]
+    if p.source_array not in have:
+        raise PlanError(
+            f"{name}: array {array!r} reads {p.source_array!r} of {p.source}, which its scan did not record; "
+            f"list it in scan.arrays, or take it out of the VRT"
+        )
+    own = physical.meta(p.source, p.source_array).shape
+    inside = len(own) == len(p.count) == len(shape) and all(
+        s + n <= m and d + n <= size
+        for s, n, m, d, size in zip(p.src_offset, p.count, own, p.dest, shape, strict=True)
+    )
+    if not inside:
+        raise PlanError(
+            f"{name}: array {array!r} of {list(shape)} has at {list(p.dest)} a slab of {list(p.count)} from "
+            f"{list(p.src_offset)} of {p.source}, whose {p.source_array!r} is {list(own)}; correct the VRT"
+        )
+
+
+def check_overlap(entry: vrt.VrtArray, name: str) -> None:
+    """Refuse two slabs that share an element: which of them a reader sees depends on the reader."""
+    places = entry.placements
+    if not places or not places[0].dest:
+        return
+    axes = range(len(places[0].dest))
+    i = max(axes, key=lambda k: len({p.dest[k] for p in places}))
+    open_: list[Placement] = []
+    for p in sorted(places, key=lambda p: p.dest[i]):
+        open_ = [o for o in open_ if o.dest[i] + o.count[i] > p.dest[i]]
+        for o in open_:
+            if all(
+                o.dest[k] < p.dest[k] + p.count[k] and p.dest[k] < o.dest[k] + o.count[k]
+                for k in axes
+            ):
+                raise PlanError(
+                    f"{name}: array {entry.array!r} has a slab of {p.source} at {list(p.dest)} on top of that of "
+                    f"{o.source} at {list(o.dest)}; one source per place: take one of them out of the VRT"
+                )
+        open_.append(p)
 
 
 def along(

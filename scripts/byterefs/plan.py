@@ -9,10 +9,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from byterefs import FORMAT, consistency, urls, vrt
 from byterefs.arrays import Maker, Roles, by_value, refuse_names
+from byterefs.axis import Units
 from byterefs.discover import select
 from byterefs.engines import ENGINES, Concat, Layout, find_concat
 from byterefs.errors import PlanError
@@ -116,7 +118,7 @@ def build(
         signatures = sign(physical, chosen, concat, roles)
         write_json(out / "consistency.json", consistency.report(signatures, report))
         layout = ENGINES[options.get("engine", "coordinates")](physical, chosen, concat, options)
-    signatures = sign(physical, layout.order, concat, roles, tuple(layout.sizes))
+    signatures = sign(physical, layout.order, concat, roles, layout.sizes)
     report = consistency.report(signatures, report)
     write_json(out / "consistency.json", report)
     maker = Maker(physical, layout, concat, roles, config)
@@ -152,26 +154,25 @@ def sign(
     order: Sequence[str],
     concat: Concat | None,
     roles: Roles,
-    free: Sequence[str] = (),
+    sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, list[tuple[str, consistency.Signature]]]:
-    """Per array, each source's signature in plan order."""
-    dims = set(free) | ({concat.dim} if concat else set())
+    """Per array, each source's signature in plan order; ``sizes`` are those of the layout."""
+    dims = set(sizes) | ({concat.dim} if concat else set())
     out: dict[str, list[tuple[str, consistency.Signature]]] = {}
-    cache: dict[tuple[str, bool, bool], consistency.Signature] = {}
+    cache: dict[tuple[str, bool, Units | None], consistency.Signature] = {}
     for name in sorted({a for s in order for a in physical.have[s]}):
-        inline = by_value(physical, order, name, roles)
+        inline = by_value(physical, order, name, roles, sizes)
         for source in order:
             if name not in physical.have[source]:
                 continue
             meta = physical.meta(source, name)
             # units are converted along the concat axis only; a scalar that counts from another day differs
-            timed = (
-                not dims.isdisjoint(meta.dims) and roles.units(physical, source, name) is not None
-            )
-            key = (physical.have[source][name].meta, inline, timed)
+            along = not dims.isdisjoint(meta.dims)
+            units = roles.units(physical, source, name) if along else None
+            key = (physical.have[source][name].meta, inline, units)
             if key not in cache:
                 cache[key] = consistency.signature(
-                    physical.metas[key[0]], concat=dims, by_value=inline, timed=timed
+                    physical.metas[key[0]], concat=dims, by_value=inline, units=units
                 )
             out.setdefault(name, []).append((source, cache[key]))
     return out

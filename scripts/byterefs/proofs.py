@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from byterefs.artefact import first_difference, refuse, short, value_at
+from byterefs.axis import missing_marks
 from byterefs.codecs import fill_value
 from byterefs.emitters import Reader
 from byterefs.errors import VerifyError
@@ -141,11 +142,16 @@ def compare_coordinate(
         pair: tuple[Any, ...] = () if at is None else (own[at], answer.values[at])
     else:
         (units, calendar), (source_units, source_calendar) = converted
-        one = np.ravel(cftime.num2date(own, units, calendar))
-        two = np.ravel(cftime.num2date(answer.values, source_units, source_calendar))
-        differ = [i for i, (a, b) in enumerate(zip(one, two, strict=True)) if a != b]
-        at = unlinear(differ[0], own.shape) if differ else None
-        pair = (one[differ[0]], two[differ[0]]) if differ else ()
+        marks = missing_marks(array.attrs)
+        at, pair = None, ()
+        for i, (a, b) in enumerate(zip(own.ravel(), answer.values.ravel(), strict=True)):
+            if a.tobytes() == b.tobytes() and (a in marks or not np.isfinite(a)):
+                continue  # missing in both, which is no time
+            one = cftime.num2date(a, units, calendar)
+            two = cftime.num2date(b, source_units, source_calendar)
+            if a in marks or b in marks or one != two:
+                at, pair = unlinear(i, own.shape), (one, two)
+                break
     if at is not None:
         place = [s.start + i for s, i in zip(here, at, strict=True)]
         raise VerifyError(

@@ -43,6 +43,9 @@ INLINE_ELEMENTS = 100_000
 """a coordinate with more elements than this is read from its sources, unless its units were converted"""
 DTYPE_ATTRIBUTE = "byterefs_dtype"
 """GDAL's VRT holds no strings: ``|S7`` becomes Byte with a dimension of 7, and this attribute says so"""
+SOURCE_PARTS = {"SourceFilename", "SourceArray", "SourceSlab", "DestSlab"}
+"""what a ``Source`` may say if its chunks are to be referenced"""
+BAND_PARTS = {"SourceBand", "SourceTranspose"}
 NAMED = {"scale_factor": "Scale", "add_offset": "Offset", "units": "Unit"}
 
 
@@ -166,7 +169,7 @@ def no_data(a: Array) -> np.generic | None:
     cf = a.attrs.get("_FillValue")
     if cf is None or a.dtype[1] == "S" or isinstance(cf, list):
         return None
-    dtype, number_ = np.dtype(a.dtype), float(cf) if isinstance(cf, str) else cf
+    dtype, number_ = np.dtype(a.dtype), plain(cf)
     if dtype.kind in "iu" and not (
         number_ == number_ and np.iinfo(dtype).min <= number_ <= np.iinfo(dtype).max
     ):
@@ -180,8 +183,15 @@ def same_number(cf: Any, value: np.generic) -> bool:
     """Whether an attribute is exactly the number ``value`` (NaN equals NaN)."""
     if cf is None or isinstance(cf, list):
         return False
-    number_ = float(cf) if isinstance(cf, str) else cf
+    number_ = plain(cf)
     return bool(number_ == value.item() or (number_ != number_ and value.item() != value.item()))
+
+
+def plain(value: Any) -> Any:
+    """A number of an attribute without the bits that only a NaN has: ``0x7fc00001`` is NaN."""
+    if isinstance(value, str):
+        return float("nan") if value.startswith("0x") else float(value)
+    return value
 
 
 def inline_values(a: Array) -> Iterator[str]:
@@ -217,7 +227,8 @@ def attribute(name: str, value: Any, dtype: str | None) -> Iterator[str]:
     yield f"<Attribute name={quoteattr(name)}>"
     yield f"  <DataType>{kind}</DataType>"
     for item in value if isinstance(value, list) else [value]:
-        yield f"  <Value>{escape(number(item))}</Value>"
+        text = number(item if kind == "String" else plain(item))
+        yield f"  <Value>{escape(text)}</Value>"
     yield "</Attribute>"
 
 
@@ -302,6 +313,15 @@ def placement(
     inner = s.findtext("SourceArray") if band is None else array
     if file is None or not file.text or inner is None:
         raise PlanError(f"{name}: a <Source> of array {array!r} names no file or no array")
+    turned = [int(n) for n in (s.findtext("SourceTranspose") or "").split(",") if n.strip()]
+    axes = [n for n in turned if n >= 0]  # -1 is a new axis, which a band's slab is given
+    allowed = SOURCE_PARTS | (set() if band is None or axes != sorted(axes) else BAND_PARTS)
+    odd = sorted({c.tag for c in s} - allowed)
+    if odd:
+        raise PlanError(
+            f"{name}: array {array!r} reads {file.text} through <{'>, <'.join(odd)}>, and chunks can be referenced only "
+            f"as they lie in the source; take it out of the VRT"
+        )
     source = raster.without_directory(file.text)
     # gdal mdim mosaic 3.13 writes relativetoVRT, its documentation relativeToVRT; GDAL reads both
     if {k.lower(): v for k, v in file.attrib.items()}.get("relativetovrt") == "1":
