@@ -6,10 +6,10 @@ export HDF5_USE_FILE_LOCKING := FALSE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test soak lint format lock clean
+.PHONY: help setup demo run daily test slurm-test soak lint format lock clean
 
 help: ## the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 
 setup: ## .venv with the pinned packages; a second call installs nothing
 	@sh envs/setup.sh
@@ -20,8 +20,14 @@ demo: setup ## a small archive, built, appended to, verified, drawn
 run: setup ## the datasets of config/config.yaml, built or brought up to date; ARGS for snakemake
 	@$(PY) scripts/daily.py $(ARGS)
 
+daily: setup ## run for cron: silent where nothing is new, one line if something failed; ARGS for snakemake
+	@$(PY) scripts/daily.py --cron $(ARGS)
+
 test: setup ## every test but the soak; ARGS="-k grid" for some
 	@$(PY) -m pytest $(ARGS)
+
+slurm-test: setup ## the demo dataset on a Slurm cluster of this machine (root; installs slurm-wlm), part of test
+	@$(PY) -m pytest tests/workflow/test_slurm.py $(ARGS)
 
 soak: setup ## the long tests: 40 daily appends against one build
 	@$(PY) -m pytest -m soak $(ARGS)
@@ -31,7 +37,7 @@ lint: setup ## ruff, snakefmt, mypy, snakemake --lint
 	@$(PY) -m ruff format --check .
 	@$(PY) -m snakefmt --check Snakefile rules
 	@$(PY) -m mypy
-	@$(PY) -m mypy scripts/demo.py scripts/demonstration
+	@$(PY) -m mypy scripts/demo.py scripts/demonstration scripts/daily.py scripts/unattended
 	@$(PY) -m snakemake --lint
 
 format: setup ## the layout that lint asks for

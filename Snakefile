@@ -19,9 +19,11 @@ include: "rules/verify.smk"  # form against GDAL -> equal, or nothing is publish
 include: "rules/sync.smk"  # verified forms -> where they are published
 
 
+# `discover` is short, and `sync` runs where the network is: a cluster's nodes often have none.
 localrules:
     all,
     discover,
+    sync,
 
 
 # Every durable receipt, not only the last: Snakemake keeps metadata of failed jobs too, and a failed
@@ -31,3 +33,8 @@ rule all:
     default_target: True
     input:
         RECEIPTS,
+
+
+onsuccess:
+    for name, dataset in DATASETS.items():
+        provenance.write(Path("results", name), dataset)

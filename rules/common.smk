@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
 
 from byterefs import config as configs
 from byterefs import discover as discovery
-from byterefs import receipts
+from byterefs import provenance, receipts
 from byterefs.errors import ByteRefsError
 from byterefs.scanners import SCAN_VERSION
 
@@ -64,6 +64,11 @@ def publication(wildcards):
     """A param: the entry of `sync` that has the wildcard's name."""
     entries = DATASETS[wildcards.dataset]["sync"]
     return next(entry for entry in entries if entry["name"] == wildcards.publication)
+
+
+def scan_batch(wildcards):
+    """Sources in one scan job, at most."""
+    return DATASETS[wildcards.dataset]["scan"]["batch"]
 
 
 def pending_batches(wildcards):

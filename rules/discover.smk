@@ -14,6 +14,8 @@ checkpoint discover:
     resources:
         mem_mb=mem_mb(500),
         runtime=minutes(10),
+        # no param: how the work is cut changes nothing that is made; profiles/slurm cuts larger
+        batch=scan_batch,
     params:
         store="results/{dataset}/store/store.sqlite",
         config=of_dataset("source", "select", "scan"),

@@ -14,6 +14,7 @@ def main(
     receipt: Path,
     store: Path,
     config: Mapping[str, Any],
+    batch: int = 0,
     allow_removal: bool = False,
 ) -> dict[str, Any]:
     """Write the pending sources, in batches, and the removed ones to RECEIPT.
@@ -28,9 +29,13 @@ def main(
         Working store, which may not exist yet: results/<dataset>/store/store.sqlite.
     config
         Dataset file, or its sections source, select and scan as JSON.
+    batch
+        Sources in one scan job, at most, instead of the config's `scan.batch`.
     allow_removal
         Accept that more than 1 % of the known sources are gone.
     """
+    if batch:
+        config = {**config, "scan": {**config["scan"], "batch": batch}}
     return discover.discover(listing, receipt, store, config, allow_removal=allow_removal)
 
 

@@ -80,9 +80,9 @@ def test_what_the_readme_links_to_exists():
 
 
 def test_every_make_target_of_the_readme_exists():
-    targets = set(re.findall(r"\bmake ([a-z]+)", README))
+    targets = set(re.findall(r"\bmake (?:-s )?([a-z-]+)", README))
     assert {"demo", "test", "run"} <= targets
-    assert targets <= set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
+    assert targets <= set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
 
 
 def test_the_readme_describes_every_form():
@@ -132,6 +132,18 @@ HOSTS = [
     "npmjs[.]org",
 ]
 PLACES = [r"/root/", r"/work/", r"/home/\w+/", r"/Users/\w+/", r"/opt/wheels", r"/opt/pypi"]
+
+
+def test_the_container_is_made_of_what_the_tests_run_on():
+    recipe = (ROOT / "envs/byterefs.def").read_text()
+    version = yaml.safe_load((ROOT / "envs/byterefs.yaml").read_text())["dependencies"][0]
+    assert f"From: docker.io/library/python:{version.removeprefix('python=')}-slim" in recipe
+    copied = re.search(r"(?ms)^%files\n(.*?)^%", recipe)[1].split()[::2]
+    assert "envs/requirements.txt" in copied
+    assert [path for path in copied if not (ROOT / path).exists()] == []
+    assert "--require-hashes -r /opt/byterefs/envs/requirements.txt" in recipe
+    assert not re.search(r"(?m)^ *(?!#).*pip install (?!.*--require-hashes)", recipe)
+    assert "not run where byterefs is developed" in recipe.lower()
 
 
 def test_no_file_names_a_registry_host_or_a_path_of_one_machine():

@@ -20,7 +20,7 @@ class Named(dict):
 
 
 def rule(tmp_path: Path, **parts: Mapping[str, Any]) -> SimpleNamespace:
-    empty = {"input": {}, "output": {}, "params": {}, "wildcards": {}}
+    empty = {"input": {}, "output": {}, "params": {}, "wildcards": {}, "resources": {}}
     named = {k: Named(v) for k, v in {**empty, **parts}.items()}
     return SimpleNamespace(rule="toy", log=[str(tmp_path / "logs/toy.log")], **named)
 

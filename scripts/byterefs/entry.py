@@ -1,7 +1,7 @@
 """One ``main`` of keyword arguments, run from a Snakemake rule or from a shell.
 
 A rule's *named* inputs, outputs and params are the keyword arguments; its wildcards are too where
-``main`` has the name. In a shell the same signature is the command line, and the docstring its help.
+``main`` has the name, and so are its resources. In a shell the same signature is the command line, and the docstring its help.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def from_rule(main: Main, snakemake: Any) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for part in (snakemake.input, snakemake.output, snakemake.params):
         given |= dict(part.items())
-    given |= {k: v for k, v in snakemake.wildcards.items() if k in wanted and k not in given}
+    for part in (snakemake.wildcards, snakemake.resources):
+        given |= {k: v for k, v in part.items() if k in wanted and k not in given}
     extra = sorted(given.keys() - wanted.keys())
     missing = sorted(required(main) - given.keys())
     if extra or missing:

@@ -34,6 +34,10 @@ class Locks:
             file.flush()
             os.fsync(file.fileno())
 
+    def leave(self) -> None:
+        """Let the owner's name stand: it was killed, and the next one has to clear up after it."""
+        self.files.clear()
+
 
 @contextmanager
 def held(paths: Iterable[Path]) -> Iterator[Locks]:
@@ -55,9 +59,10 @@ def take(file: TextIO, path: Path) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Busy(f"{path}: another run of this dataset is at work; wait for it to end") from None
-    file.seek(0)
-    text = file.read()
+        raise Busy(
+            f"{path}: another run of this dataset is at work{_by(file)}; wait for it to end"
+        ) from None
+    text = _text(file)
     if not text:
         return False
     before = json.loads(text)
@@ -67,6 +72,20 @@ def take(file: TextIO, path: Path) -> bool:
         f"{path}: process {before['pid']} on {before['host']} holds this dataset and is not proven dead "
         f"from {socket.gethostname()}; when it is gone, remove this file"
     )
+
+
+def _text(file: TextIO) -> str:
+    file.seek(0)
+    return file.read()
+
+
+def _by(file: TextIO) -> str:
+    """Who holds a lock, if its name is there: it is written a moment after the lock is taken."""
+    try:
+        found = json.loads(_text(file))
+    except json.JSONDecodeError:
+        return ""
+    return f" (process {found['pid']} on {found['host']})"
 
 
 def owner(pid: int) -> dict[str, Any]:

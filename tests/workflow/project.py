@@ -61,6 +61,7 @@ class Project:
     def __init__(self, root: Path, **changes: Any) -> None:
         self.root = root
         self.environment = dict(ENVIRONMENT)
+        self.timeout = 300  # seconds
         self.archive = root / "archive" / "demo"
         self.results = root / "results" / "demo"
         self.archive.mkdir(parents=True)
@@ -108,7 +109,7 @@ class Project:
         """Run the documented command to its end."""
         done = subprocess.run(
             self.command(*arguments), cwd=self.root, env=self.environment, text=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=self.timeout,
         )  # fmt: skip
         started = re.findall(r"^(?:local)?(?:rule|checkpoint) (\w+):$", done.stdout, re.M)
         assert (done.returncode == 0) is ok, done.stdout
