@@ -240,6 +240,7 @@ class EmitterTests:
         yield
         for reader in self.opened:
             getattr(reader, "close", lambda: None)()
+        self.opened.clear()
 
     def emit(
         self, view: View, out: Path, state: Mapping[str, Any] | None = None, target: str = "access"

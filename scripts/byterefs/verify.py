@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -178,7 +177,7 @@ def verify(
 
 @contextmanager
 def opened(view: View, form: str, out: Path, target: str) -> Iterator[Reader]:
-    """The form through its own reader, its published paths mapped back; closed where it can be.
+    """The form through its own reader, its published paths mapped back; closed at the end.
 
     Raises VerifyError if it cannot be opened.
     """
@@ -195,8 +194,7 @@ def opened(view: View, form: str, out: Path, target: str) -> Iterator[Reader]:
         yield reader
     finally:
         # at once: the traceback of a refusal would keep the reader, and its file, open
-        if isinstance(con := getattr(reader, "con", None), sqlite3.Connection):
-            con.close()
+        reader.close()
 
 
 def access(view: View, form: str, target: str) -> Callable[[str], str]:

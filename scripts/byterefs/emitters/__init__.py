@@ -70,6 +70,9 @@ class Reader(Protocol):
     def read(self, array: str, window: tuple[slice, ...]) -> NDArray[Any]:
         """Stored (packed) values of a window; a chunk that is absent reads as fill."""
 
+    def close(self) -> None:
+        """Let go of files and connections."""
+
 
 class Form(Protocol):
     """What a module in this folder offers."""

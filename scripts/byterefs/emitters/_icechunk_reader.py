@@ -84,6 +84,9 @@ class IcechunkReader:
         self._published = self.session(out, published)
         self._group = zarr.open_group(self.session(out, here).store, mode="r", zarr_format=3)
 
+    def close(self) -> None:
+        """Nothing is held open: sessions read files as they need them."""
+
     def root(self) -> Mapping[str, Any]:
         """Root attributes."""
         return self._group.attrs.asdict()

@@ -48,7 +48,7 @@ class KerchunkReader:
         self.metadata: dict[str, Any] = document["metadata"]
         self.record = int(document["record_size"])
         self._copy = Path(tempfile.mkdtemp(prefix="byterefs-kerchunk-"))
-        self.close = weakref.finalize(self, shutil.rmtree, self._copy, ignore_errors=True)
+        self._remove = weakref.finalize(self, shutil.rmtree, self._copy, ignore_errors=True)
         self._copied: set[str] = set()
         shutil.copy(out / ".zmetadata", self._copy)
         store = zarr.storage.FsspecStore.from_url(
@@ -57,6 +57,10 @@ class KerchunkReader:
             read_only=True,
         )
         self._group = zarr.open_group(store, mode="r", zarr_format=2)
+
+    def close(self) -> None:
+        """Remove the copies of the partitions."""
+        self._remove()
 
     def root(self) -> Mapping[str, Any]:
         """Root attributes."""

@@ -291,6 +291,10 @@ class open:
             )
         }
 
+    def close(self) -> None:
+        """Close the connection."""
+        self.con.close()
+
     def arrays(self) -> dict[str, Described]:
         """What the table ``arrays`` says."""
         return {

@@ -56,6 +56,10 @@ class open:
         mapped = vrt.renamed(self.text, {name: access(name) for name in names})
         self.root = gdal.OpenEx(mapped, gdal.OF_MULTIDIM_RASTER).GetRootGroup()
 
+    def close(self) -> None:
+        """Let go of GDAL's dataset; one that lives until the interpreter ends outlives HDF5, and GDAL 3.13 aborts."""
+        self.root = None
+
     def _open(self, array: str) -> Any:
         return self.root.OpenMDArrayFromFullname("/" + array)
 
