@@ -476,6 +476,22 @@ def test_cmyk_is_refused_since_gdal_converts_it(tmp_path: Path) -> None:
         scanned(path)
 
 
+def test_a_strip_of_no_size_at_an_offset_is_refused_since_libtiff_guesses_its_size(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path / "z.tif", ramp((16, 16)))
+    with tifffile.TiffFile(path, mode="r+") as made:
+        made.pages[0].tags[279].overwrite(0)
+    with pytest.raises(ScanError, match=r"chunk \[0, 0\] the offset \d+ and the size 0"):
+        scanned(path)
+
+
+def test_a_grid_beyond_numbers_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "i.tif", ramp((16, 16)), transform=(0, 1e308, 0, 0, 0, -1), epsg=3577)
+    with pytest.raises(ScanError, match="its grid starts at"):
+        scanned(path)
+
+
 # --- the real ones ---------------------------------------------------------------------------------
 
 

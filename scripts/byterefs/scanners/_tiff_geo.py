@@ -58,8 +58,12 @@ def is_point(page: TiffPage) -> bool:
 
 
 def centres(start: float, step: float, count: int) -> NDArray[Any]:
-    """Coordinates of pixel centres, by the formula of GDAL's own axes."""
-    return start + (np.arange(count) + 0.5) * step
+    """Coordinates of pixel centres, by the formula of GDAL's own axes; Unsupported if they are no numbers."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = start + (np.arange(count) + 0.5) * step
+    if not np.isfinite(found).all():
+        raise Unsupported(f"its grid starts at {start!r} with step {step!r}", WITHIN)
+    return found
 
 
 System = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]

@@ -149,7 +149,15 @@ def located(page: TiffPage, image: Image) -> tuple[Ints, Ints]:
                 f"its tags name {found.size} {what} of {count} tiles or strips", "fetch it again"
             )
     offset, size = offset[:count].reshape(grid), size[:count].reshape(grid)
-    absent = (offset == 0) | (size == 0)
+    absent = size == 0
+    # GDAL reads a size of zero as sparse, but libtiff 4.7 guesses the size of a single strip
+    odd = (offset == 0) & ~absent if count > 1 else (offset == 0) != absent
+    if odd.any():
+        key = tuple(np.argwhere(odd)[0].tolist())
+        raise Unsupported(
+            f"its tags give chunk {list(key)} the offset {int(offset[key])} and the size {int(size[key])}",
+            "fetch it again",
+        )
     offset[absent] = size[absent] = ABSENT
     return offset, size
 
