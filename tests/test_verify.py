@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -293,3 +294,20 @@ def test_a_store_that_holds_the_paths_of_a_target_is_verified(tmp_path: Path) ->
     )  # fmt: skip
     write_json(results.emitted("access", "sqlite"), done)
     assert results.verify("access", "sqlite")["rows_compared"] == 2 * 9
+
+
+def test_strings_of_any_length_along_the_axis_are_read_by_h5py(tmp_path: Path) -> None:
+    files = days(tmp_path, 1, 2)
+    for path, word in zip(files, ("noon", "midnight"), strict=True):
+        with netCDF4.Dataset(path, "a") as nc:
+            nc.createVariable("label", str, ("time",))[:] = np.array([word], object)
+    results = Results(tmp_path / "results")
+    results.scan(files)
+    results.emit(("access", "kerchunk"))
+    results.verify("access", "kerchunk")
+    stat = files[1].stat()
+    raw = files[1].read_bytes()
+    files[1].write_bytes(raw.replace(b"midnight", b"Midnight"))
+    os.utime(files[1], ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    with pytest.raises(VerifyError, match=r"'label' is b'midnight' .*b'Midnight'"):
+        results.verify("access", "kerchunk", full=True)

@@ -157,6 +157,10 @@ class Oracle:
                 values = np.asarray(f[array][window])
         except (OSError, KeyError, TypeError, ValueError) as error:
             return words(error)
+        if values.dtype.kind == "O" and wanted.kind == "S":
+            raw = [x if isinstance(x, bytes) else str(x).encode() for x in values.ravel()]
+            if max(map(len, raw), default=0) <= wanted.itemsize:
+                return np.array(raw, wanted).reshape(values.shape)
         if values.dtype.newbyteorder("=") != wanted:
             return f"dtype {values.dtype.str}, not {wanted.str}"
         return native(values)
