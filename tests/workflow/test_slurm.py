@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from unattended import orphans
 from workflow.project import ROOT, Project, Run
 
 SCRIPTS = ROOT / "tests" / "slurm"
@@ -178,6 +179,30 @@ def test_a_new_day_is_one_scan_job_that_gets_more_where_memory_runs_out(
     assert "Trying to restart job" in run.output
     counts = project.receipt("discover/receipt.json")["counts"]
     assert (counts["pending"], counts["batches"]) == (1, 1)
-    project.run()  # what Slurm began may be finished anywhere
+    # what Slurm began may be finished anywhere
+    project.run(*(f"results/demo/emit/access/{form}.receipt.json" for form in FORMS))
     project.assert_published(*range(7))
     assert project.tree() == of_one_process(project, tmp_path).tree()
+
+
+def test_the_jobs_that_a_killed_run_left_are_cancelled_and_no_others(
+    built: tuple[Project, Run], tmp_path: Path
+) -> None:
+    project, _ = built
+    ours = submit("byterefs_1", project.root)
+    others = {tmp_path: submit("byterefs_1", tmp_path), project.root: submit("mine", project.root)}
+    assert orphans.cancel(project.root) == [ours]
+    assert orphans.left(tmp_path) == [others[tmp_path]]
+    assert orphans.cancel(project.root) == []
+    held = {job.id: job.state for job in records(project)}
+    assert held[int(ours)] == "CANCELLED"
+    listed = subprocess.run(["squeue", "--noheader", "--format=%i"], capture_output=True, text=True)
+    assert set(listed.stdout.split()) == set(others.values())
+    subprocess.run(["scancel", *others.values()], check=True)
+
+
+def submit(name: str, folder: Path) -> str:
+    """The id of a job that would run for ten minutes."""
+    command = ["sbatch", "--parsable", "--mem=50", "--output=/dev/null", f"--job-name={name}"]
+    command += [f"--chdir={folder}", "--wrap=sleep 600"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
