@@ -37,6 +37,7 @@ SINGLE: dict[str, tuple[str, dict[str, Any], int]] = {
         {**TILES, "COMPRESS": "LZW", "PREDICTOR": 3, "ENDIANNESS": "BIG"},
         1,
     ),
+    "half floats": ("f2", {**TILES, "COMPRESS": "DEFLATE"}, 1),
     "packbits": ("u1", {**TILES, "COMPRESS": "PACKBITS"}, 1),
     "lerc": ("i2", {**TILES, "COMPRESS": "LERC_ZSTD"}, 1),
     "jpeg": ("u1", {**TILES, "COMPRESS": "JPEG", "PHOTOMETRIC": "YCBCR", "INTERLEAVE": "PIXEL"}, 3),

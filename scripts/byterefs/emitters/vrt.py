@@ -113,7 +113,10 @@ class open:
             start, count = [*start, 0], [*count, width]
         data = a.Read(start, count) if count else a.Read()
         dtype = np.dtype(described.dtype)
-        return np.frombuffer(bytes(data), dtype).reshape([hi - lo for lo, hi in bounds])
+        # MDArray.Read of GDAL 3.13 gives Float16 as float32
+        held = np.dtype("f4") if dtype.str[1:] == "f2" else dtype
+        values = np.frombuffer(bytes(data), held).reshape([hi - lo for lo, hi in bounds])
+        return values.astype(dtype, copy=False)
 
 
 def numpy_dtype(gdal_type: int) -> str:
