@@ -146,12 +146,14 @@ class Archive:
 
     folder: Path
     axis: str = "packed"
+    arrays: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.days: dict[int, dict[str, np.ndarray]] = {}
         self.conf = building.config(
             remap={"public": {f"{self.source('')}": PUBLIC}},
             plan={"concat": "time", "axis": self.axis, "missing": "refuse"},
+            scan={"arrays": list(self.arrays)},
         )
 
     def source(self, name: str) -> str:
@@ -319,11 +321,10 @@ class EmitterTests:
             assert np.isfinite(got[0, :3, :4]).all()
 
     def test_a_day_that_no_source_covers_reads_as_fill(self, tmp_path: Path) -> None:
-        archive = Archive(tmp_path, axis="dense")
+        # a gap in an array without a declared missing value is refused by the plan
+        archive = Archive(tmp_path, axis="dense", arrays=("packed", "sparse"))
         with archive.view(0, 2, 4, 5, full=True) as view:
             assert (view.refs("packed").source == -1).sum() == 2 * 4
-            if self.FORM == "kerchunk":
-                view.arrays.pop("big"), view.arrays.pop("compact"), view.arrays.pop("g/deep")
             self.emit(view, tmp_path / "out")
             self.check_rows(view, tmp_path / "out")
             reader = self.open(view, tmp_path / "out")

@@ -39,7 +39,9 @@ def granules(
             t = nc.createVariable("time", "f8", ("time",))
             t[:] = day
             t.setncatts({"units": unit, **time})
-            v = nc.createVariable("v", "i2", ("time", "y", "x"), chunksizes=(1, 4, 6), zlib=True)
+            v = nc.createVariable(
+                "v", "i2", ("time", "y", "x"), chunksizes=(1, 4, 6), zlib=True, fill_value=-32767
+            )
             v[:] = np.arange(24).reshape(1, 4, 6) + 100 * n
             extra(nc, n)
     return paths

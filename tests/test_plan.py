@@ -387,3 +387,20 @@ def test_strings_along_the_axis_are_as_wide_as_the_longest(tmp_path):
     with build(tmp_path, files) as view:
         label = view.arrays["label"]
         assert np.frombuffer(label.values, label.dtype).tolist() == [b"noon", b"midnight"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "arrays"),
+    [
+        ({"axis": "dense"}, [("sst",)] * 3),
+        ({"missing": "absent"}, [("sst", "ice"), ("sst",), ("sst", "ice")]),
+    ],
+)
+def test_a_gap_that_no_attribute_declares_missing_is_refused(tmp_path, parts, arrays):
+    days = (0, 1, 3) if "axis" in parts else (0, 1, 2)
+    files = [day(tmp_path, n, arrays=a, fill=None) for n, a in zip(days, arrays, strict=True)]
+    with pytest.raises(
+        PlanError,
+        match=r"places without a source, which read as 0, and its _FillValue \(none\)",
+    ):
+        build(tmp_path, files, plan=parts)

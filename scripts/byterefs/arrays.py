@@ -17,6 +17,7 @@ from byterefs.errors import PlanError
 from byterefs.grid import misaligned
 from byterefs.model import Array, ArrayMeta, Key, Placement
 from byterefs.physical import Physical, shared_attrs
+from byterefs.vrt import same_number
 
 INLINE_BYTES = 16 * 2**20
 """a coordinate along the concat axis is inline up to this size, referenced beyond"""
@@ -114,6 +115,8 @@ class Maker:
         )
         attrs, dtypes = self.attributes(name, first, having)
         inline = by_value(self.physical, having, name, self.roles, self.layout.sizes)
+        if not inline:
+            check_gaps(name, first, placements, shape, attrs)
         values = self.values(name, first, placements, shape) if inline else None
         spacing = affine(values) if values is not None else None
         return Array(
@@ -298,6 +301,33 @@ class Maker:
                     f"refs_{name} needs a regular grid (mdim-refs/0.2), the VRT reads across it"
                 )
         return None
+
+
+def check_gaps(
+    name: str,
+    first: ArrayMeta,
+    placements: Sequence[Placement],
+    shape: Key,
+    attrs: Mapping[str, Any],
+) -> None:
+    """Refuse a stretch without source that no attribute declares missing: it would read as a value.
+
+    Readers take fill for it (mdim-refs/0.2); only ``_FillValue`` or ``missing_value`` makes that a gap.
+    """
+    if sum(prod(p.count) for p in placements) >= prod(shape):
+        return
+    fill = fill_value(first.fill, first.dtype)
+    stored = np.dtype(first.dtype).type(0) if fill is None else fill
+    declared = [
+        attrs.get("_FillValue"),
+        *np.ravel(np.asarray(attrs.get("missing_value"), object)).tolist(),
+    ]
+    if not any(same_number(value, stored) for value in declared):
+        raise PlanError(
+            f"{placements[0].source}: array {name!r} would have places without a source, which read as "
+            f"{stored}, and its _FillValue ({consistency.shown(attrs.get('_FillValue'))}) does not say that "
+            f"this is missing; use plan.axis: packed, or add the sources that have it"
+        )
 
 
 def uncovered(meta: ArrayMeta) -> Any:
