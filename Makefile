@@ -6,7 +6,7 @@ export HDF5_USE_FILE_LOCKING := FALSE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run daily test slurm-test soak lint format lock clean
+.PHONY: help setup demo run daily test slurm-test soak lint format lock clean bench-oisst
 
 help: ## the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -31,6 +31,9 @@ slurm-test: setup ## the demo dataset on a Slurm cluster of this machine (root; 
 
 soak: setup ## the long tests: 40 daily appends against one build
 	@$(PY) -m pytest -m soak $(ARGS)
+
+bench-oisst: setup ## OISST at full length: first build, no-op, one new day (bench/README.md)
+	@$(PY) bench/oisst.py $(ARGS)
 
 lint: setup ## ruff, snakefmt, mypy, snakemake --lint
 	@$(PY) -m ruff check .

@@ -84,7 +84,9 @@ def snakemake(folder: Path, what: str) -> dict[str, Any]:
 def opened(folder: Path) -> int:
     """Sources that scan jobs have logged so far."""
     logs = (folder / "logs" / "oisst" / "scan").glob("*.log")
-    return sum(len(re.findall(r"^scan .*\.nc: ", log.read_text(), re.MULTILINE)) for log in logs)
+    return sum(
+        int(n) for log in logs for n in re.findall(r"^sources: (\d+)", log.read_text(), re.M)
+    )
 
 
 def main(days: int, folder: Path, full: bool) -> None:
