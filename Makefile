@@ -24,7 +24,7 @@ daily: setup ## run for cron: silent where nothing is new, one line if something
 	@$(PY) scripts/daily.py --cron $(ARGS)
 
 test: setup ## every test but the soak; ARGS="-k grid" for some
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 slurm-test: setup ## the demo dataset on a Slurm cluster of this machine (root; installs slurm-wlm), part of test
 	@$(PY) -m pytest tests/workflow/test_slurm.py $(ARGS)
