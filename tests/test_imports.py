@@ -41,7 +41,7 @@ ORDER = [
     {"discover", "scanners", "scan", "store", "physical", "chunks", "raster", "vrt", "arrays", "consistency", "engines", "plan"},
     {"view"},
     {"emitters", "zarr_meta", "reader"},
-    {"verify", "oracle", "pixels", "artefact", "proofs", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "mirrors", "register"},
+    {"verify", "oracle", "pixels", "artefact", "proofs", "rival", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "mirrors", "register"},
     {"stages", "entry", "provenance"},
 ]  # fmt: skip
 LEVEL = {module: level for level, modules in enumerate(ORDER) for module in modules}

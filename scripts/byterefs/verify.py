@@ -25,6 +25,7 @@ from byterefs.errors import ByteRefsError, VerifyError
 from byterefs.files import covers, digest, replacing, write_json
 from byterefs.model import Array, Refs
 from byterefs.oracle import Oracle
+from byterefs.rival import check_mosaic
 from byterefs.sample import Prints, Window
 from byterefs.view import View, receipt
 
@@ -171,6 +172,8 @@ def verify(
             compare(work, task, ranges, axes)
         log.info("%s: %d windows are equal", form, len(tasks))
         report = reported(work, target, sources, ranges)
+        if form == "vrt" and target == "access":
+            report["mosaic"] = check_mosaic(view, full=bool(options["full"]))
     prints = np.unique(np.concatenate([NONE, *work.prints]))
     return report, prints
 
