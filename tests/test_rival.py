@@ -62,7 +62,10 @@ def test_two_sources_in_each_others_place_are_caught_with_both_names(tmp_path):
     )
     con.commit()
     con.close()
-    with View.open(tmp_path / "store.sqlite") as view, pytest.raises(
-        VerifyError, match=r"20260102\.nc: array 'sst', placement 0 .*mosaic has .*20260101\.nc"
+    with (
+        View.open(tmp_path / "store.sqlite") as view,
+        pytest.raises(
+            VerifyError, match=r"20260102\.nc: array 'sst', placement 0 .*mosaic has .*20260101\.nc"
+        ),
     ):
         rival.check_mosaic(view, full=True)
