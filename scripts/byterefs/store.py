@@ -24,7 +24,6 @@ from byterefs.grid import linear
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
 
 STORE_VERSION = "byterefs-store/1"
-RESERVED = ("meta", "sources", "arrays", "placements", "remap")
 
 
 def quote(name: str) -> str:
