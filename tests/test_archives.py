@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from building import build
-from byterefs import emitters, vrt
+from byterefs import emitters, vrt_plan
 from byterefs.errors import PlanError
 from byterefs.view import View
 from conftest import Shared
@@ -103,12 +103,14 @@ def test_placements_are_those_of_gdal_mdim_mosaic_wherever_it_can_plan(archive, 
         sources = [s.source for s in view.sources]
         if name in MOSAIC_REFUSES:
             with pytest.raises(PlanError, match=MOSAIC_REFUSES[name]):
-                vrt.mosaic(sources, [], tmp_path / "m.vrt")
+                vrt_plan.mosaic(sources, [], tmp_path / "m.vrt")
             return
         compared = 0
         # two variables in two files at one time are two mosaics
         for group in [[s] for s in sources] if name == "nclimgrid" else [sources]:
-            theirs = vrt.read(vrt.mosaic(group, [], tmp_path / "m.vrt"), str(tmp_path), "m")
+            theirs = vrt_plan.read(
+                vrt_plan.mosaic(group, [], tmp_path / "m.vrt"), str(tmp_path), "m"
+            )
             for array in view.arrays.values():
                 if array.kind == "data" and array.array in theirs.arrays:
                     assert sorted(theirs.arrays[array.array].placements) == sorted(array.placements)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import building
-from byterefs import arrays
+from byterefs import roles
 from byterefs.emitters import sqlite
 from byterefs.errors import PlanError
 from byterefs.scanners import _common
@@ -133,7 +133,7 @@ def test_a_coordinate_too_large_for_the_plan_must_have_one_layout(
     files = granules(tmp_path, extra=extra)
     with building.build(tmp_path / "inline", files) as view:
         assert view.arrays["lat"].storage == "inline"
-    monkeypatch.setattr(arrays, "INLINE_BYTES", 300)  # one source's is 192
+    monkeypatch.setattr(roles, "INLINE_BYTES", 300)  # one source's is 192
     with pytest.raises(PlanError, match=rf"1\.nc: array 'lat' has {what}"):
         building.build(tmp_path / "referenced", files)
 
@@ -142,7 +142,7 @@ def test_bounds_too_large_for_the_plan_must_count_from_one_day(tmp_path, monkeyp
     def bounds(nc, n):
         nc.createVariable("time_bnds", "f8", ("time", "nv"), chunksizes=(1, 2))[:] = [[4, 6]]
 
-    monkeypatch.setattr(arrays, "INLINE_BYTES", 16)
+    monkeypatch.setattr(roles, "INLINE_BYTES", 16)
     files = granules(tmp_path, units=UNITS, extra=bounds, bounds="time_bnds")
     with pytest.raises(
         PlanError, match=r"1\.nc: array 'time_bnds' has units days since 2000-01-02"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from building import build, config, replan, scan_into
-from byterefs import vrt
+from byterefs import vrt_plan
 from byterefs.errors import PlanError, RemapError
 from byterefs.grid import misaligned
 from granules import oisst
@@ -43,8 +43,8 @@ def test_sources_are_placed_by_their_time_and_not_by_their_name(tmp_path):
 def test_placements_are_those_of_gdal_mdim_mosaic(tmp_path):
     files = [day(tmp_path, n) for n in (4, 0, 1, 3)]
     with build(tmp_path, files) as view:
-        theirs = vrt.read(
-            vrt.mosaic(list(map(str, files)), [], tmp_path / "m.vrt"), str(tmp_path), "m"
+        theirs = vrt_plan.read(
+            vrt_plan.mosaic(list(map(str, files)), [], tmp_path / "m.vrt"), str(tmp_path), "m"
         )
         assert sorted(theirs.arrays["sst"].placements) == sorted(view.arrays["sst"].placements)
         assert theirs.sizes["time"] == view.arrays["sst"].shape[0] == 4

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from byterefs import raster, vrt
+from byterefs import raster, vrt, vrt_plan
 from byterefs.model import Array, Placement
 
 SHAPES = {
@@ -39,12 +39,12 @@ def test_the_vrt_of_a_raster_gives_its_placements_back(dims: tuple[str, ...], if
     bands = 3 if "band" in dims else 1
     assert text.count("<SourceBand>") == bands * len(a.placements)
     assert ("GTIFF_DIR:3:/data/0.tif" in text) is (ifd == 3)
-    assert vrt.read(text, "/", "plan.vrt").arrays["a"].placements == a.placements
+    assert vrt_plan.read(text, "/", "plan.vrt").arrays["a"].placements == a.placements
 
 
 def test_other_file_names_keep_the_directory_of_an_overview() -> None:
     text = vrt.write({"a": array(("y", "x"), 3)}, {}, {})
-    moved = vrt.renamed(text, {"/data/0.tif": "https://example.org/0.tif"})
+    moved = vrt_plan.renamed(text, {"/data/0.tif": "https://example.org/0.tif"})
     assert "GTIFF_DIR:3:/vsicurl/https://example.org/0.tif" in moved
 
 

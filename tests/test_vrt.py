@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from building import build
-from byterefs import vrt
+from byterefs import vrt, vrt_plan
 from byterefs.errors import PlanError
 from granules import oisst
 from test_plan import START, day, timedelta
@@ -112,7 +112,7 @@ def test_strings_arrive_as_bytes_that_say_what_they_are(tmp_path):
 
 def test_reading_back_what_was_written_gives_the_same_placements(tmp_path):
     with build(tmp_path, [day(tmp_path, n) for n in range(3)]) as view:
-        plan = vrt.read(view.vrt, ".", "plan")
+        plan = vrt_plan.read(view.vrt, ".", "plan")
         for name, array in view.arrays.items():
             if array.storage == "referenced":
                 assert plan.arrays[name].placements == array.placements
@@ -123,4 +123,4 @@ def test_reading_back_what_was_written_gives_the_same_placements(tmp_path):
 )
 def test_what_is_no_mdim_vrt_is_refused(text, message):
     with pytest.raises(PlanError, match=message):
-        vrt.read(text, ".", "x.vrt")
+        vrt_plan.read(text, ".", "x.vrt")

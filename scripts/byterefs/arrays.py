@@ -3,90 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import prod
-from types import MappingProxyType
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from byterefs import axis, consistency
-from byterefs.codecs import PLAIN, fill_value
+from byterefs.checks import check_gaps, uncovered
+from byterefs.codecs import PLAIN
 from byterefs.engines import Concat, Layout
 from byterefs.errors import PlanError
 from byterefs.grid import misaligned
 from byterefs.model import Array, ArrayMeta, Key, Placement
 from byterefs.physical import Physical, shared_attrs
-from byterefs.vrt import same_number
-
-INLINE_BYTES = 16 * 2**20
-"""a coordinate along the concat axis is inline up to this size, referenced beyond"""
-NAMING = ("coordinates", "bounds", "climatology", "grid_mapping")
-"""CF attributes whose words name other arrays; those are coordinates, not data"""
-RESERVED = ("meta", "sources", "arrays", "placements", "remap")
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Which arrays are coordinates, and which bounds count from which time coordinate."""
-
-    coords: frozenset[str]
-    bounds_of: Mapping[str, str]
-    needed: frozenset[str]
-    """wanted arrays and what describes them; the rest (scalars that came along) may be left out"""
-
-    @classmethod
-    def of(cls, physical: Physical, chosen: Sequence[str], config: Mapping[str, Any]) -> Roles:
-        """Read the CF attributes of every array of the chosen sources."""
-        used = {h.meta for s in chosen for h in physical.have[s].values()}
-        metas = [physical.metas[m] for m in sorted(used)]
-        names = {m.array for m in metas}
-        wanted = set((config.get("scan") or {}).get("arrays") or ())
-        missing = sorted(wanted - names)
-        if missing:
-            raise PlanError(
-                f"dataset {config['dataset']!r}: no planned source has {', '.join(missing)} of scan.arrays; there are {', '.join(sorted(names))}"
-            )
-        scalars = {m.array for m in metas if not m.dims}
-        coords = {m.array for m in metas if m.dims == (m.array.rsplit("/", 1)[-1],)}
-        bounds: dict[str, str] = {}
-        for m in metas:
-            for attr in NAMING:
-                words = str(m.attrs.get(attr, "")).replace(":", " ").split()
-                folder = m.array.rsplit("/", 1)[0] + "/" if "/" in m.array else ""
-                found = {n for w in words for n in (folder + w, w.lstrip("/")) if n in names}
-                coords |= found
-                if attr in ("bounds", "climatology"):
-                    bounds |= dict.fromkeys(found, m.array)
-        needed = (wanted | coords) if wanted else names
-        return cls(frozenset((coords | scalars) - wanted), bounds, frozenset(needed))
-
-    def units(self, physical: Physical, source: str, array: str) -> axis.Units | None:
-        """Time units of an array of a source; bounds without their own count as their coordinate does."""
-        parent = self.bounds_of.get(array)
-        inherited = None
-        if parent is not None and parent in physical.have[source]:
-            inherited = axis.time_units(physical.meta(source, parent).attrs)
-        return axis.time_units(physical.meta(source, array).attrs, inherited)
-
-
-def by_value(
-    physical: Physical,
-    sources: Sequence[str],
-    array: str,
-    roles: Roles,
-    sizes: Mapping[str, int] = MappingProxyType({}),
-) -> bool:
-    """Whether the plan holds an array's values: a coordinate or one-dimensional, and kept by every scan.
-
-    A coordinate must be small too, at the ``sizes`` that the plan gives its dimensions.
-    """
-    having = [s for s in sources if array in physical.have[s]]
-    meta = physical.meta(having[0], array)
-    elements = prod(sizes.get(d, n) for d, n in zip(meta.dims, meta.shape, strict=True))
-    small = elements * np.dtype(meta.dtype).itemsize <= INLINE_BYTES
-    wanted = len(meta.dims) <= 1 or (small and array in roles.coords)
-    return wanted and all(physical.have[s][array].kept for s in having)
+from byterefs.roles import Roles, by_value
 
 
 class Maker:
@@ -118,7 +48,7 @@ class Maker:
         if not inline:
             check_gaps(name, first, placements, shape, attrs)
         values = self.values(name, first, placements, shape) if inline else None
-        spacing = affine(values) if values is not None else None
+        spacing = axis.affine(values) if values is not None else None
         return Array(
             array=name,
             kind="coord" if name in self.roles.coords else "data",
@@ -301,75 +231,3 @@ class Maker:
                     f"refs_{name} needs a regular grid (mdim-refs/0.2), the VRT reads across it"
                 )
         return None
-
-
-def check_gaps(
-    name: str,
-    first: ArrayMeta,
-    placements: Sequence[Placement],
-    shape: Key,
-    attrs: Mapping[str, Any],
-) -> None:
-    """Refuse a stretch without source that no attribute declares missing: it would read as a value.
-
-    Readers take fill for it (mdim-refs/0.2); only ``_FillValue`` or ``missing_value`` makes that a gap.
-    """
-    if sum(prod(p.count) for p in placements) >= prod(shape):
-        return
-    fill = fill_value(first.fill, first.dtype)
-    stored = np.dtype(first.dtype).type(0) if fill is None else fill
-    declared = [
-        attrs.get("_FillValue"),
-        *np.ravel(np.asarray(attrs.get("missing_value"), object)).tolist(),
-    ]
-    if not any(same_number(value, stored) for value in declared):
-        raise PlanError(
-            f"{placements[0].source}: array {name!r} would have places without a source, which read as "
-            f"{stored}, and its _FillValue ({consistency.shown(attrs.get('_FillValue'))}) does not say that "
-            f"this is missing; use plan.axis: packed, or add the sources that have it"
-        )
-
-
-def uncovered(meta: ArrayMeta) -> Any:
-    """What an inline array holds where no source lies: its fill; NaN where CF readers do not know the fill."""
-    if np.dtype(meta.dtype).kind == "f" and "_FillValue" not in meta.attrs:
-        return np.nan
-    fill = fill_value(meta.fill, meta.dtype)
-    return np.zeros((), meta.dtype)[()] if fill is None else fill
-
-
-def affine(values: np.ndarray) -> dict[str, float | int] | None:
-    """``start`` and ``step`` if ``start + step*i`` gives every value back bit for bit, else None."""
-    if values.ndim != 1 or values.size < 3 or values.dtype.kind not in "iuf":
-        return None
-    index = np.arange(values.size)
-    start = values[0].item()
-    for step in (values[1].item() - start, (values[-1].item() - start) / (values.size - 1)):
-        if values.dtype.kind != "f" and step != int(step):
-            continue
-        step = step if values.dtype.kind == "f" else int(step)
-        with np.errstate(all="ignore"):
-            again = (start + step * index).astype(values.dtype)
-        if (
-            np.isfinite(start)
-            and np.isfinite(step)
-            and step
-            and again.tobytes() == values.tobytes()
-        ):
-            return {"start": start, "step": step}
-    return None
-
-
-def refuse_names(arrays: Mapping[str, Array]) -> None:
-    """Refuse array names that a table or a file system cannot tell apart (design section 4)."""
-    lower: dict[str, str] = {}
-    for name in arrays:
-        if name.lower() in lower:
-            raise PlanError(
-                f"arrays {lower[name.lower()]!r} and {name!r} differ only in case, which SQLite cannot tell apart; choose with scan.arrays"
-            )
-        lower[name.lower()] = name
-        if name.lower() in RESERVED or name.lower().startswith(("refs_", "byterefs_", "sqlite_")):
-            raise PlanError(
-                f"array {name!r} has a name that mdim-refs/0.2 reserves; leave it out with scan.arrays"
-            )

@@ -207,3 +207,25 @@ def dense(
             )
         starts.append(int(at[0]))
     return starts, starts[-1] + len(ordered[-1].values), step
+
+
+def affine(values: np.ndarray) -> dict[str, float | int] | None:
+    """``start`` and ``step`` if ``start + step*i`` gives every value back bit for bit, else None."""
+    if values.ndim != 1 or values.size < 3 or values.dtype.kind not in "iuf":
+        return None
+    index = np.arange(values.size)
+    start = values[0].item()
+    for step in (values[1].item() - start, (values[-1].item() - start) / (values.size - 1)):
+        if values.dtype.kind != "f" and step != int(step):
+            continue
+        step = step if values.dtype.kind == "f" else int(step)
+        with np.errstate(all="ignore"):
+            again = (start + step * index).astype(values.dtype)
+        if (
+            np.isfinite(start)
+            and np.isfinite(step)
+            and step
+            and again.tobytes() == values.tobytes()
+        ):
+            return {"start": start, "step": step}
+    return None

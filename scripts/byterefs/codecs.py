@@ -333,3 +333,18 @@ def attr_value(value: Any, dtype: str) -> Any:
 
 def _unnumber(x: Any, dtype: str) -> np.generic:
     return _parse(x, np.dtype(dtype)) if isinstance(x, str) else _scalar(x, np.dtype(dtype))
+
+
+def same_number(cf: Any, value: np.generic) -> bool:
+    """Whether an attribute is exactly the number ``value`` (NaN equals NaN)."""
+    if cf is None or isinstance(cf, list):
+        return False
+    number = plain_number(cf)
+    return bool(number == value.item() or (number != number and value.item() != value.item()))
+
+
+def plain_number(value: Any) -> Any:
+    """A number of an attribute without the bits that only a NaN has: ``0x7fc00001`` is NaN."""
+    if isinstance(value, str):
+        return float("nan") if value.startswith("0x") else float(value)
+    return value

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from byterefs import axis, vrt
+from byterefs import axis, vrt_plan
 from byterefs.errors import PlanError
 from byterefs.model import Key, Placement
 from byterefs.physical import Physical
@@ -146,7 +146,7 @@ def by_mosaic(
     ours = by_coordinates(physical, chosen, concat, {**options, "axis": "packed"})
     arrays = [a for a in sorted(ours.placements) if len(ours.placements[a][0].dest) > 1]
     with TemporaryDirectory() as folder:
-        text = vrt.mosaic(ours.order, arrays, Path(folder) / "mosaic.vrt")
+        text = vrt_plan.mosaic(ours.order, arrays, Path(folder) / "mosaic.vrt")
     return by_vrt_text(physical, ours.order, text, folder, "gdal mdim mosaic")
 
 
@@ -164,7 +164,7 @@ def by_vrt_text(
     physical: Physical, chosen: Sequence[str], text: str, base: str, name: str
 ) -> Layout:
     """Placements, sizes and inline coordinates from the text of an mdim VRT."""
-    plan = vrt.read(text, base, name)
+    plan = vrt_plan.read(text, base, name)
     known = set(chosen)
     placements: dict[str, tuple[Placement, ...]] = {}
     first: dict[str, Key] = {}
@@ -210,7 +210,7 @@ def check_slab(
         )
 
 
-def check_overlap(entry: vrt.VrtArray, name: str) -> None:
+def check_overlap(entry: vrt_plan.VrtArray, name: str) -> None:
     """Refuse two slabs that share an element: which of them a reader sees depends on the reader."""
     places = entry.placements
     if not places or not places[0].dest:
@@ -244,7 +244,7 @@ def along(
 
 def coordinate_placements(
     physical: Physical,
-    plan: vrt.VrtPlan,
+    plan: vrt_plan.VrtPlan,
     placements: Mapping[str, tuple[Placement, ...]],
     name: str,
     dim: str,

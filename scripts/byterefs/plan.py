@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from byterefs import FORMAT, consistency, urls, vrt
-from byterefs.arrays import Maker, Roles, by_value, refuse_names
+from byterefs.arrays import Maker
 from byterefs.axis import Units
+from byterefs.checks import refuse_names
 from byterefs.discover import select
 from byterefs.engines import ENGINES, Concat, Layout, find_concat
 from byterefs.errors import PlanError
@@ -22,6 +23,8 @@ from byterefs.files import canonical, digest, replacing, write_json
 from byterefs.grid import elements
 from byterefs.model import Array
 from byterefs.physical import Physical
+from byterefs.records import array_row
+from byterefs.roles import Roles, by_value
 from byterefs.store import reading, writing
 
 log = logging.getLogger(__name__)
@@ -233,25 +236,3 @@ def save(
                     for i, p in enumerate(a.placements)
                 ],
             )
-
-
-def array_row(a: Array) -> tuple[Any, ...]:
-    """A row of the table ``arrays``: the spec's columns, then ours."""
-    return (
-        a.array,
-        a.kind,
-        a.storage,
-        canonical(a.dims),
-        canonical(a.shape),
-        canonical(a.chunks),
-        a.dtype,
-        a.fill,
-        canonical(a.codec),
-        canonical(a.attrs),
-        None if a.affine is None else canonical(a.affine),
-        None if a.storage == "affine" else a.values,
-        canonical(a.attr_dtypes),
-        a.grid_mapping,
-        a.info,
-        a.refused,
-    )

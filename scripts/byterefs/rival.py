@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from byterefs import vrt
+from byterefs import vrt_plan
 from byterefs.errors import PlanError, VerifyError
 from byterefs.model import Array, Placement
 from byterefs.view import View
@@ -29,8 +29,8 @@ def check_mosaic(view: View, *, full: bool) -> dict[str, Any]:
     for names, sources in groups(view, chosen).items():
         try:
             with TemporaryDirectory() as folder:
-                text = vrt.mosaic(sources, names, Path(folder) / "mosaic.vrt")
-                theirs = vrt.read(text, folder, "gdal mdim mosaic")
+                text = vrt_plan.mosaic(sources, names, Path(folder) / "mosaic.vrt")
+                theirs = vrt_plan.read(text, folder, "gdal mdim mosaic")
         except PlanError as e:
             report["refused"][", ".join(names)] = str(e)
             log.info("gdal mdim mosaic: %s", e)
@@ -57,7 +57,7 @@ def groups(view: View, chosen: Sequence[str]) -> dict[tuple[str, ...], list[str]
     return out
 
 
-def compare(ours: Array, theirs: vrt.VrtArray, sources: Sequence[str]) -> int:
+def compare(ours: Array, theirs: vrt_plan.VrtArray, sources: Sequence[str]) -> int:
     """How many placements are equal: same order, same slabs, same distances where ours has no gap."""
     wanted = set(sources)
     mine = sorted((p for p in ours.placements if p.source in wanted), key=lambda p: p.dest)

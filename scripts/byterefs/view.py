@@ -25,6 +25,7 @@ from byterefs.files import digest
 from byterefs.grid import chunk_grid, chunk_span, fragment_steps, from_elements, linear, unlinear
 from byterefs.model import ABSENT, Array, Fragment, Key, Placement, Refs, Source
 from byterefs.physical import Have
+from byterefs.records import array_of
 from byterefs.store import opened
 
 
@@ -258,50 +259,6 @@ class View:
         return {
             (source, array): Have(meta, d, chunks, False) for source, array, meta, d, chunks in rows
         }
-
-
-def array_of(row: tuple[Any, ...], placements: tuple[Placement, ...]) -> Array:
-    """An Array from a row of the working store's ``arrays``; affine values are computed."""
-    (
-        name,
-        kind,
-        storage,
-        dims,
-        shape,
-        chunks,
-        dtype,
-        fill,
-        codec,
-        attrs,
-        spacing,
-        values,
-        dtypes,
-        mapping,
-        info,
-        refused,
-    ) = row
-    shape, spacing = tuple(json.loads(shape)), None if spacing is None else json.loads(spacing)
-    if spacing is not None:
-        values = (spacing["start"] + spacing["step"] * np.arange(shape[0])).astype(dtype).tobytes()
-    return Array(
-        array=name,
-        kind=kind,
-        storage=storage,
-        dims=tuple(json.loads(dims)),
-        shape=shape,
-        chunks=tuple(json.loads(chunks)),
-        dtype=dtype,
-        fill=fill,
-        codec=json.loads(codec),
-        info=info,
-        attrs=json.loads(attrs),
-        attr_dtypes=json.loads(dtypes),
-        grid_mapping=mapping,
-        affine=spacing,
-        values=values,
-        placements=placements,
-        refused=refused,
-    )
 
 
 def top_folder(source: str) -> str:

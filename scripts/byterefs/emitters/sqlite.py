@@ -24,6 +24,7 @@ from byterefs.emitters._table import Chunk, read_window
 from byterefs.files import canonical, digest, replacing
 from byterefs.grid import chunk_grid, chunk_span, elements, linear
 from byterefs.model import ABSENT, Array, Fragment, Key
+from byterefs.records import array_row
 from byterefs.store import quote, schema
 from byterefs.view import View, array_digest
 
@@ -124,7 +125,7 @@ def write_plan(con: sqlite3.Connection, view: View, sources: str | None) -> None
         rules = [(t, p, r) for t, rules in view.remap.items() for p, r in sorted(rules)]
         con.executemany("INSERT INTO remap VALUES (?, ?, ?)", rules)
     for a in view.arrays.values():
-        con.execute(f"INSERT INTO arrays VALUES ({', '.join('?' * 14)})", array_row(a))
+        con.execute(f"INSERT INTO arrays VALUES ({', '.join('?' * 14)})", array_row(a)[:14])
         con.executemany(
             "INSERT INTO placements VALUES (?, ?, ?, ?, ?, ?)",
             [
@@ -139,24 +140,6 @@ def write_plan(con: sqlite3.Connection, view: View, sources: str | None) -> None
                 for p in a.placements
             ],
         )
-
-
-def array_row(a: Array) -> tuple[Any, ...]:
-    """A row of the published ``arrays``; an affine coordinate has no values."""
-    return (
-        a.array,
-        a.kind,
-        a.storage,
-        *(canonical(list(x)) for x in (a.dims, a.shape, a.chunks)),
-        a.dtype,
-        a.fill,
-        canonical(a.codec),
-        canonical(a.attrs),
-        None if a.affine is None else canonical(a.affine),
-        a.values if a.storage == "inline" else None,
-        canonical(a.attr_dtypes),
-        a.grid_mapping,
-    )
 
 
 def array_schema(a: Array) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import vrt
+from byterefs import vrt, vrt_plan
 from byterefs.emitters import Described, Rows, every_reader, write_open
 from byterefs.errors import EmitError
 from byterefs.files import digest, replacing
@@ -51,9 +51,9 @@ class open:
         if file is None:
             raise EmitError(f"{out}: no .vrt in the folder; emit the form again")
         self.file, self.text = file, file.read_text()
-        self.plan = vrt.read(self.text, str(out), str(file))
+        self.plan = vrt_plan.read(self.text, str(out), str(file))
         names = {p.source for a in self.plan.arrays.values() for p in a.placements}
-        mapped = vrt.renamed(self.text, {name: access(name) for name in names})
+        mapped = vrt_plan.renamed(self.text, {name: access(name) for name in names})
         self.root = gdal.OpenEx(mapped, gdal.OF_MULTIDIM_RASTER).GetRootGroup()
 
     def close(self) -> None:
