@@ -57,3 +57,16 @@ def test_a_file_name_stays_inside_its_folder_and_different_names_stay_different(
     path = urls.file_name(name)
     assert not any(set(part) == {"."} and len(part) in (1, 2) for part in path.split("/"))
     assert urls.unquote(path) == name
+
+
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        ("/vsicurl/https://h.example/a b.nc", "https://h.example/a b.nc"),
+        ("s3://bucket/k/a.nc", "https://bucket.s3.amazonaws.com/k/a.nc"),
+        ("/vsis3/bucket/k/a.nc", "https://bucket.s3.amazonaws.com/k/a.nc"),
+        ("/data/a.nc", "file:///data/a.nc"),
+    ],
+)
+def test_a_browser_is_given_the_address_that_answers_http(path, url):
+    assert urls.to_https(path) == url

@@ -42,6 +42,15 @@ def to_fsspec(path: str) -> str:
     return to_url(path).removeprefix("file://")
 
 
+def to_https(path: str) -> str:
+    """The name under which a browser fetches a path: AWS serves ``s3://bucket/key`` at a host of the bucket's."""
+    url = to_url(path)
+    if url.startswith("s3://"):
+        bucket, _, key = url.removeprefix("s3://").partition("/")
+        return f"https://{bucket}.s3.amazonaws.com/{key}"
+    return url
+
+
 def to_icechunk(path: str) -> str:
     """The URL of an Icechunk virtual location, percent-encoded (research/peers.md, B43)."""
     scheme, _, rest = to_url(path).partition("://")

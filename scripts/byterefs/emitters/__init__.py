@@ -1,6 +1,6 @@
 """One file per published form; this folder is the registry.
 
-A form is a module with ``PER_TARGET``, ``emit`` and ``open``: an emitter ships with the reader that
+A form is a module with ``PER_TARGET``, ``emit``, ``opening`` and ``open``: an emitter ships with the reader that
 proves it. A module whose name starts with an underscore is a helper of its neighbours.
 """
 
@@ -18,6 +18,7 @@ from typing import Any, Protocol, cast
 
 from numpy.typing import NDArray
 
+from byterefs import urls
 from byterefs.errors import ConfigError, EmitError
 from byterefs.files import covers, digest, write_json
 from byterefs.model import Array, Ints, Key
@@ -58,6 +59,33 @@ class Rows:
     """encoded bytes of inline chunks, by row number"""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How the lines that open a form name its files: relative to its folder, or below ``base``."""
+
+    base: str = ""
+    """address of the form's folder, a path or URL without a slash at its end; "" for the folder itself"""
+
+    def url(self, name: str = "") -> str:
+        """A file of the form, or its folder, for readers that take URLs."""
+        if not self.base:
+            return name or "."
+        return f"{self.base}/{name}" if name else self.base
+
+    def gdal(self, name: str = "") -> str:
+        """The same for GDAL: ``/vsicurl/https://…``, ``/vsis3/…`` or a path."""
+        return urls.to_gdal(self.url(name))
+
+    @property
+    def remote(self) -> bool:
+        """Whether a reader without a network of its own has to fetch the file first."""
+        return "://" in self.base
+
+    def https(self, name: str) -> str:
+        """The same for a reader that knows only HTTP."""
+        return urls.to_https(self.url(name))
+
+
 class Reader(Protocol):
     """A form opened through its own reader."""
 
@@ -93,6 +121,11 @@ class Form(Protocol):
 
         ``{}`` as state means: start from scratch, whatever lies in ``out``.
         """
+
+    def opening(
+        self, view: View, *, target: str, options: Mapping[str, Any], place: Place
+    ) -> dict[str, list[str]]:
+        """Reader (gdal, xarray, duckdb, python, r, browser) -> the lines that open the form at ``place``."""
 
     def open(self, out: Path, *, access: Callable[[str], str], target: str = "access") -> Reader:
         """Open the form; ``access`` maps a published path to one that can be read here."""
@@ -178,8 +211,7 @@ def write_open(
 ) -> None:
     """Write ``open.json``, and ``OPEN.md`` rendered from it: how a stranger opens this form.
 
-    ``lines`` are per reader (gdal, xarray, duckdb, r) the exact lines, relative to the form's
-    folder; ``coverage`` says per array which reader decodes it: True, or the reason why not.
+    ``lines`` are per reader the exact lines, relative to the form's folder; ``coverage`` says per array which reader decodes it: True, or the reason why not.
     """
     prefixes = sorted(
         {

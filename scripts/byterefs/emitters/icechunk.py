@@ -19,7 +19,7 @@ from typing import Any
 import icechunk as ic
 
 from byterefs.codecs import pipeline
-from byterefs.emitters import Reader, refuse_misaligned, write_open
+from byterefs.emitters import Place, Reader, refuse_misaligned, write_open
 from byterefs.emitters._icechunk import (
     Piece,
     Places,
@@ -81,7 +81,8 @@ def emit(
         loader.update(out)
     write_json_if_changed(out / CONTAINERS, containers)
     shutil.rmtree(out / "overwritten", ignore_errors=True)
-    write_open(out, view, FORM, "access", opening(view, containers["access"]), covered)
+    lines = opening(view, target="access", options=options, place=Place())
+    write_open(out, view, FORM, "access", lines, covered)
     return {**loader.now, "pieces": loader.pieces, "files": files(out)}
 
 
@@ -335,7 +336,8 @@ def retarget(out: Path, view: View, target: str, to: Path) -> None:
                 ic.local_filesystem_storage(str(folder)), config=config
             ).save_config()
             shutil.rmtree(folder / "overwritten", ignore_errors=True)
-    write_open(to, view, FORM, target, opening(view, wanted), covered)
+    lines = opening(view, target=target, options={}, place=Place())
+    write_open(to, view, FORM, target, lines, covered)
 
 
 def up_to_date(out: Path, to: Path, containers: Mapping[str, str]) -> bool:
@@ -352,8 +354,11 @@ def tip(out: Path) -> str:
     return ic.Repository.open(ic.local_filesystem_storage(str(out))).lookup_branch("main")
 
 
-def opening(view: View, containers: Mapping[str, str]) -> dict[str, list[str]]:
-    """The lines of ``open.json``, relative to the folder of the form."""
+def opening(
+    view: View, *, target: str, options: Mapping[str, Any], place: Place
+) -> dict[str, list[str]]:
+    """The lines that open this form."""
+    containers = container_urls(view, target)
     access = {
         "file": "icechunk.credentials.LocalFileSystemAccess",
         "http": "icechunk.credentials.HttpAccess",
@@ -362,15 +367,25 @@ def opening(view: View, containers: Mapping[str, str]) -> dict[str, list[str]]:
     }
     pairs = ", ".join(f"{u!r}: {access[u.partition('://')[0]]}" for u in containers.values())
     return {
-        "gdal": ["gdal mdim info 'ZARR:\"/vsiicechunk/{.}\"'"],
+        "gdal": [f"gdal mdim info 'ZARR:\"/vsiicechunk/{{{place.gdal()}}}\"'"],
         "xarray": [
             "import icechunk, icechunk.credentials, xarray as xr",
             *registering(view.arrays.values(), "zarr"),
             f"access = icechunk.containers_credentials({{{pairs}}})",
-            'repo = icechunk.Repository.open(icechunk.local_filesystem_storage("."), authorize_virtual_chunk_access=access)',
+            f"repo = icechunk.Repository.open({storage(place)}, authorize_virtual_chunk_access=access)",
             'ds = xr.open_zarr(repo.readonly_session("main").store, consolidated=False)',
         ],
     }
+
+
+def storage(place: Place) -> str:
+    """The expression by which icechunk reaches the repository."""
+    scheme, _, rest = place.url().partition("://")
+    if scheme == "s3":
+        bucket, _, prefix = rest.partition("/")
+        return f'icechunk.s3_storage(bucket="{bucket}", prefix="{prefix}", anonymous=True)'
+    name = "http_storage" if place.remote else "local_filesystem_storage"
+    return f'icechunk.{name}("{place.url()}")'
 
 
 # --- the proving reader ----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from byterefs import urls
 from byterefs.codecs import pipeline
-from byterefs.emitters import Reader, refuse_misaligned, write_open
+from byterefs.emitters import Place, Reader, refuse_misaligned, write_open
 from byterefs.emitters._arrow import binary, locations
 from byterefs.emitters._kerchunk import KerchunkReader, write_table
 from byterefs.emitters._parts import Flat, Parts, inline_values
@@ -60,7 +60,7 @@ def emit(
         write_json(parts, view, target, metadata, flats, paths)
     parts.bytes(".zmetadata", canonical({"metadata": metadata, "record_size": record}).encode())
     result = {**parts.finish(), "gaps": gaps}
-    lines = opening(view, paths, json=bool(options.get("json", False)))
+    lines = opening(view, target=target, options=options, place=Place())
     write_open(out, view, FORM, target, lines, covered)
     return result
 
@@ -251,21 +251,27 @@ def base64_text(data: bytes) -> str:
 # --- opening ---------------------------------------------------------------------------------------
 
 
-def opening(view: View, paths: Sequence[str], *, json: bool) -> dict[str, list[str]]:
-    """The lines of ``open.json``, relative to the folder of the form."""
-    documents = {"ds": "."} | ({"ds_json": json_name(view)} if json else {})
+def opening(
+    view: View, *, target: str, options: Mapping[str, Any], place: Place
+) -> dict[str, list[str]]:
+    """The lines that open this form."""
+    paths = [urls.to_fsspec(path) for path in view.paths(target)]
+    json = bool(options.get("json", False))
+    # at a URL fsspec takes a folder for one by the slash at its end
+    documents = {"ds": place.url() + "/" * place.remote}
+    documents |= {"ds_json": place.url(json_name(view))} if json else {}
     call = 'xr.open_dataset("reference://", engine="zarr", consolidated=False, storage_options='
     lines = {
-        "gdal": ["gdal mdim info 'ZARR:\"/vsikerchunk_parquet_ref/{.}\"'"],
+        "gdal": [f"gdal mdim info 'ZARR:\"/vsikerchunk_parquet_ref/{{{place.gdal()}}}\"'"],
         "xarray": ["import xarray as xr", *registering(view.arrays.values(), "numcodecs")]
         + [f"{name} = {call}{ {'fo': fo, **remotes(paths)}!r})" for name, fo in documents.items()],
     }
     if json:
         lines["gdal"].append(
-            f"gdal mdim info 'ZARR:\"/vsikerchunk_json_ref/{{{json_name(view)}}}\"'"
+            f"gdal mdim info 'ZARR:\"/vsikerchunk_json_ref/{{{place.gdal(json_name(view))}}}\"'"
         )
     if view.shown in view.referenced():
-        file = f"{view.shown}/refs.0.parq"
+        file = place.url(f"{view.shown}/refs.0.parq")
         lines["duckdb"] = [
             f"SELECT * FROM read_parquet('{file.replace(chr(39), chr(39) * 2)}') LIMIT 5"
         ]

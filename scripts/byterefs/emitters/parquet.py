@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from byterefs import FORMAT, urls
 from byterefs.codecs import numcodecs_refusal
-from byterefs.emitters import Reader, refuse_misaligned, write_open
+from byterefs.emitters import Place, Reader, refuse_misaligned, write_open
 from byterefs.emitters._arrow import binary, locations
 from byterefs.emitters._parquet import ParquetReader
 from byterefs.emitters._parts import Flat, Parts, cut, inline_values
@@ -64,7 +64,8 @@ def emit(
     parts.bytes("arrays.json", canonical(arrays_document(view, target)).encode() + b"\n")
     result = parts.finish()
     covered = {name: coverage(array) for name, array in view.arrays.items()}
-    write_open(out, view, FORM, target, opening(view, options.get("partition")), covered)
+    lines = opening(view, target=target, options=options, place=Place())
+    write_open(out, view, FORM, target, lines, covered)
     return result
 
 
@@ -235,24 +236,37 @@ def array_row(array: Array) -> dict[str, Any]:
     }
 
 
-def opening(view: View, partition: Any) -> dict[str, list[str]]:
-    """The lines of ``open.json``, relative to the folder of the form."""
+def opening(
+    view: View, *, target: str, options: Mapping[str, Any], place: Place
+) -> dict[str, list[str]]:
+    """The lines that open this form; no server lists a folder, so of files in parts a URL names the first."""
     if view.shown not in view.referenced():
-        return {"duckdb": ["SELECT * FROM 'sources.parquet'"]}
-    stem = f"refs_{urls.file_name(view.shown)}"
+        return {"duckdb": [f"SELECT * FROM {literal(place.url('sources.parquet'))}"]}
+    stem, partition = f"refs_{urls.file_name(view.shown)}", options.get("partition")
     files = f"{stem}/*.parquet" if partition else f"{stem}.parquet"
-    table = literal(files)
+    if place.remote:
+        files = files.replace("*", "part-0")
+    table = literal(place.url(files))
+    arrow = place.url(stem if partition and not place.remote else files)
     return {
-        "gdal": [f'ogrinfo -al "{files.replace("*", "part-0")}"'],
+        "gdal": [f'ogrinfo -al "{place.gdal(files.replace("*", "part-0"))}"'],
         "duckdb": [
             f"SELECT * FROM read_parquet({table}) WHERE dim_0 BETWEEN 0 AND 2 AND present = 1",
             f"SELECT path, count(*) AS chunks, sum(size) AS bytes FROM read_parquet({table}) "
             f"WHERE dim_0 BETWEEN 0 AND 2 AND path IS NOT NULL GROUP BY path ORDER BY path",
         ],
-        "r": [f'arrow::open_dataset("{stem if partition else files}")'],
+        "r": [
+            f'arrow::{"read_parquet" if place.remote else "open_dataset"}("{arrow}")',
+        ],
         "python": [
             "import duckdb",
             f'rows = duckdb.sql("SELECT * FROM read_parquet({table})").arrow()',
+        ],
+        "browser": [
+            "import { asyncBufferFromUrl, parquetReadObjects } from 'hyparquet'",
+            "import { compressors } from 'hyparquet-compressors'",
+            f"const file = await asyncBufferFromUrl({{ url: '{place.https(files.replace('*', 'part-0'))}' }})",
+            "const rows = await parquetReadObjects({ file, compressors, rowStart: 0, rowEnd: 5 })",
         ],
     }
 

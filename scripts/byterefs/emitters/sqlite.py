@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from byterefs import FORMAT
 from byterefs.codecs import numcodecs_refusal
-from byterefs.emitters import Described, Rows, write_open
+from byterefs.emitters import Described, Place, Rows, write_open
 from byterefs.emitters._table import Chunk, read_window
 from byterefs.files import canonical, digest, replacing
 from byterefs.grid import chunk_grid, chunk_span, elements, linear
@@ -69,7 +69,8 @@ def emit(
     if state.get("digest") != wanted:
         with replacing(out / FILE) as part:
             write(view, part, options.get("sources"))
-    write_open(out, view, "sqlite", target, opening(view), coverage(view))
+    lines = opening(view, target=target, options=options, place=Place())
+    write_open(out, view, "sqlite", target, lines, coverage(view))
     return {"digest": wanted}
 
 
@@ -224,25 +225,32 @@ def slabs(view: View, a: Array) -> Iterator[tuple[int, ...]]:
         yield tuple(row)
 
 
-def opening(view: View) -> dict[str, list[str]]:
-    """The lines that open this form."""
-    table = f"refs_{view.shown}"
+def opening(
+    view: View, *, target: str, options: Mapping[str, Any], place: Place
+) -> dict[str, list[str]]:
+    """The lines that open this form; what is not GDAL fetches the file first."""
+    table, file, url = f"refs_{view.shown}", place.gdal(FILE), place.https(FILE)
+    python = [f"import urllib.request; urllib.request.urlretrieve({url!r}, {FILE!r})"]
+    r = [f'download.file("{url}", "{FILE}", mode = "wb")']
+    here = FILE if place.remote else file
     return {
         "gdal": [
-            f'ogrinfo -al "{FILE}" "{table}"',
-            f"from osgeo import ogr; ds = ogr.Open({FILE!r}); print(ds.GetLayerByName({table!r}).GetFeatureCount())",
+            f'ogrinfo -al "{file}" "{table}"',
+            f"from osgeo import ogr; ds = ogr.Open({file!r}); print(ds.GetLayerByName({table!r}).GetFeatureCount())",
         ],
         "duckdb": [
             "INSTALL sqlite; LOAD sqlite;",
-            f"SELECT * FROM sqlite_scan('{FILE}', '{table}') LIMIT 5;",
+            f"SELECT * FROM sqlite_scan('{here}', '{table}') LIMIT 5;",
         ],
         "python": [
+            *(python if place.remote else ()),
             "import sqlite3",
-            f"print(sqlite3.connect({FILE!r}).execute('SELECT * FROM \"{table}\" LIMIT 5').fetchall())",
+            f"print(sqlite3.connect({here!r}).execute('SELECT * FROM \"{table}\" LIMIT 5').fetchall())",
         ],
         "r": [
+            *(r if place.remote else ()),
             "library(DBI)",
-            f'con <- dbConnect(RSQLite::SQLite(), "{FILE}", bigint = "integer64")',
+            f'con <- dbConnect(RSQLite::SQLite(), "{here}", bigint = "integer64")',
             f"dbGetQuery(con, 'SELECT * FROM \"{table}\" LIMIT 5')",
         ],
     }

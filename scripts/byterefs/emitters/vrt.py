@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from byterefs import vrt, vrt_plan
-from byterefs.emitters import Described, Rows, every_reader, write_open
+from byterefs.emitters import Described, Place, Rows, every_reader, write_open
 from byterefs.errors import EmitError
 from byterefs.files import digest, replacing
 from byterefs.grid import chunk_grid
@@ -29,15 +29,24 @@ def emit(
     if state.get("digest") != digest(text):
         with replacing(out / file) as part:
             part.write_text(text)
-    lines = {
+    lines = opening(view, target=target, options=options, place=Place())
+    write_open(out, view, "vrt", target, lines, every_reader(view.arrays, ["gdal"]))
+    return {"digest": digest(text)}
+
+
+def opening(
+    view: View, *, target: str, options: Mapping[str, Any], place: Place
+) -> dict[str, list[str]]:
+    """The lines that open this form."""
+    file, array = place.gdal(f"{view.dataset}.vrt"), "/" + view.shown
+    opened = f"gdal.OpenEx({file!r}, gdal.OF_MULTIDIM_RASTER).GetRootGroup()"
+    return {
         "gdal": [
             f"gdal mdim info {file}",
-            f"from osgeo import gdal; a = gdal.OpenEx({file!r}, gdal.OF_MULTIDIM_RASTER).GetRootGroup().OpenMDArrayFromFullname({'/' + view.shown!r}); print(a.shape)",
+            f"from osgeo import gdal; a = {opened}.OpenMDArrayFromFullname({array!r}); print(a.shape)",
         ],
         "r": ["library(stars)", f'read_mdim("{file}", variable = "{view.shown}")'],
     }
-    write_open(out, view, "vrt", target, lines, every_reader(view.arrays, ["gdal"]))
-    return {"digest": digest(text)}
 
 
 class open:
