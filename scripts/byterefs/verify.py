@@ -68,7 +68,7 @@ def run(
     with View.open(store) as view:
         check_folder(form, out, done, view)
         report, prints = verify(
-            view,
+            view.without(done["left_out"]) if done.get("left_out") else view,
             form,
             out,
             target=target,
@@ -349,6 +349,6 @@ def reported(
             "ranges": dict(sorted(ranges.counts.items())),
             "ranges_not_given": dict(sorted(ranges.reasons.items())),
         },
-        "refused": {a.array: a.refused for a in arrays if a.refused},
+        "refused": {**work.view.left_out, **{a.array: a.refused for a in arrays if a.refused}},
         "view": receipt(work.view)["digest"],
     }

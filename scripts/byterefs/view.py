@@ -36,6 +36,8 @@ class View:
         self._con, self.store = con, store
         self._meta: dict[str, str] = dict(con.execute("SELECT key, value FROM meta"))
         self._index = ChunkIndex(con)
+        self.left_out: Mapping[str, str] = {}
+        """array -> why this view is without it"""
 
     @classmethod
     def open(cls, store: Path) -> Self:
@@ -64,6 +66,12 @@ class View:
         """Close the connection to the store."""
         self._con.close()
 
+    def without(self, arrays: Mapping[str, str]) -> Self:
+        """The same view without some arrays, each with the reason; it shares this one's connection."""
+        other = type(self)(self._con, self.store)
+        other.left_out = {**self.left_out, **arrays}
+        return other
+
     @property
     def dataset(self) -> str:
         """Name of the dataset."""
@@ -77,7 +85,9 @@ class View:
     @property
     def vrt(self) -> str:
         """The plan as a VRT, sources verbatim."""
-        return self._meta["plan"]
+        if not self.left_out:
+            return self._meta["plan"]
+        return vrt.write(self.arrays, self.root, self.root_dtypes)
 
     def vrt_for(self, target: str) -> str:
         """The plan as a VRT with the paths under which ``target`` serves the sources."""
@@ -127,7 +137,11 @@ class View:
             'SELECT array, kind, storage, dims, shape, chunks, dtype, fill, codec, attrs, affine, "values", '
             "attr_dtypes, grid_mapping, info, refused FROM arrays ORDER BY array"
         )
-        return {row[0]: array_of(row, placements.get(row[0], ())) for row in rows}
+        return {
+            row[0]: array_of(row, placements.get(row[0], ()))
+            for row in rows
+            if row[0] not in self.left_out
+        }
 
     @cached_property
     def _placements(self) -> dict[str, tuple[Placement, ...]]:

@@ -108,6 +108,9 @@ class Form(Protocol):
     PER_TARGET: bool
     """whether the form carries paths of one target, or serves all targets"""
 
+    def check(self, view: View, array: str) -> None:
+        """Raise EmitError if the form cannot hold an array, or no reader of the form could decode it."""
+
     def emit(
         self,
         view: View,
@@ -150,8 +153,8 @@ def build(
     """Emit one form for one target into the folder ``out``; returns its receipt.
 
     The state beside it (``<form>.state.json``) is taken away first and written last, so a killed
-    emit starts from scratch. A form that cannot express an array is an EmitError, or with
-    ``required: false`` a receipt that says why.
+    emit starts from scratch. An array that the form cannot hold is an EmitError; with
+    ``required: false`` the receipt lists it as left out, or the form as refused if that leaves none.
     """
     state_file = out.with_name(f"{out.name}.state.json")
     state = json.loads(state_file.read_text()) if state_file.exists() else {}
@@ -165,24 +168,56 @@ def build(
                 f"run the workflow again"
             )
         try:
-            refuse_misaligned(view, form)
-            own = module.emit(view, out, target=target, options=options, state=state.get("own", {}))
+            held = holdable(view, form, required=options.get("required", True))
+            own = module.emit(held, out, target=target, options=options, state=state.get("own", {}))
         except EmitError as e:
             if options.get("required", True):
                 raise
             log.warning("%s", e)
             shutil.rmtree(out, ignore_errors=True)
             return {**head, "refused": str(e), "covers": {}, "counts": {}, "digest": digest(str(e))}
-        counts = {"arrays": len(view.arrays), "sources": len(view.sources)}
+        counts = {"arrays": len(held.arrays), "sources": len(view.sources)}
     covered = covers(out)
     write_json(state_file, {"own": own, "files": stats(out, covered)})
     log.info("emit %s %s: %d files", target, form, len(covered))
     return {
         **head,
         "counts": {**counts, "files": len(covered)},
+        "left_out": dict(held.left_out),
         "covers": covered,
         "digest": digest(covered),
     }
+
+
+def holdable(view: View, form: str, *, required: bool) -> View:
+    """The view without the arrays that a form cannot hold; EmitError if that leaves no data.
+
+    Of a ``required`` form only what needs no look at rows is refused here; its emitter refuses the rest.
+    """
+    if required:
+        for array in view.arrays.values():
+            refuse_misaligned(array, form)
+        return view
+    lost = refusals(view, form)
+    data = [a.array for a in view.arrays.values() if a.kind == "data"] or list(view.arrays)
+    if lost and not set(data) - set(lost):
+        raise EmitError(next(iter(lost.values())))
+    for reason in lost.values():
+        log.warning("left out: %s", reason)
+    return view.without(lost) if lost else view
+
+
+def refusals(view: View, form: str) -> dict[str, str]:
+    """Array -> why a form cannot hold it, and which forms can; of those that it can hold, nothing."""
+    module = load(form)
+    found = {}
+    for name, array in view.arrays.items():
+        try:
+            refuse_misaligned(array, form)
+            module.check(view, name)
+        except EmitError as error:
+            found[name] = str(error)
+    return found
 
 
 def stats(out: Path, covered: Mapping[str, str]) -> dict[str, list[Any]]:
@@ -194,11 +229,10 @@ def stats(out: Path, covered: Mapping[str, str]) -> dict[str, list[Any]]:
     return found
 
 
-def refuse_misaligned(view: View, form: str) -> None:
-    """Refuse a form that needs ``refs_<array>`` of an array that cannot have it; the VRT needs none."""
-    reasons = [a.refused for a in view.arrays.values() if a.refused]
-    if reasons and form != "vrt":
-        raise EmitError(f"{reasons[0]}; leave {form} out, or say emit.{form}.required: false")
+def refuse_misaligned(array: Array, form: str) -> None:
+    """Refuse an array that cannot have ``refs_<array>`` in a form made of them; the VRT needs none."""
+    if array.refused and form != "vrt":
+        raise EmitError(f"{array.refused}; leave {form} out, or say emit.{form}.required: false")
 
 
 def write_open(
@@ -211,7 +245,8 @@ def write_open(
 ) -> None:
     """Write ``open.json``, and ``OPEN.md`` rendered from it: how a stranger opens this form.
 
-    ``lines`` are per reader the exact lines, relative to the form's folder; ``coverage`` says per array which reader decodes it: True, or the reason why not.
+    ``lines`` are per reader the exact lines, relative to the form's folder; ``coverage`` says per array which
+    reader decodes it: True, or the reason why not. Arrays that the view was emitted without are added.
     """
     prefixes = sorted(
         {
@@ -220,6 +255,8 @@ def write_open(
             if covers_prefix(view, p, target)
         }
     )
+    lost = {name: dict.fromkeys(lines, reason) for name, reason in view.left_out.items()}
+    covered = {**coverage, **lost}
     content = {
         "dataset": view.dataset,
         "title": view.title,
@@ -227,7 +264,7 @@ def write_open(
         "target": target,
         "open": {reader: list(text) for reader, text in sorted(lines.items())},
         "prefixes": prefixes,
-        "coverage": {array: dict(sorted(c.items())) for array, c in sorted(coverage.items())},
+        "coverage": {array: dict(sorted(c.items())) for array, c in sorted(covered.items())},
     }
     write_json(out / "open.json", content)
     (out / "OPEN.md").write_text(rendered(content))

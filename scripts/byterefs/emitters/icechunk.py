@@ -19,7 +19,7 @@ from typing import Any
 import icechunk as ic
 
 from byterefs.codecs import pipeline
-from byterefs.emitters import Place, Reader, refuse_misaligned, write_open
+from byterefs.emitters import Place, Reader, write_open
 from byterefs.emitters._icechunk import (
     Piece,
     Places,
@@ -67,7 +67,6 @@ def emit(
     ``BATCH_ROWS`` rows did. Raises EmitError for what Zarr v3 or numcodecs cannot express.
     """
     ic.set_logs_filter("error")
-    refuse_misaligned(view, FORM)
     covered = {name: coverage(array) for name, array in view.arrays.items()}
     for other in view.targets:
         view.paths(other)  # a RemapError that names the source
@@ -84,6 +83,11 @@ def emit(
     lines = opening(view, target="access", options=options, place=Place())
     write_open(out, view, FORM, "access", lines, covered)
     return {**loader.now, "pieces": loader.pieces, "files": files(out)}
+
+
+def check(view: View, array: str) -> None:
+    """Raise EmitError for an array that Zarr v3 or numcodecs cannot express."""
+    coverage(view.arrays[array])
 
 
 def coverage(array: Array) -> dict[str, bool | str]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from byterefs import urls
 from byterefs.codecs import pipeline
-from byterefs.emitters import Place, Reader, refuse_misaligned, write_open
+from byterefs.emitters import Place, Reader, write_open
 from byterefs.emitters._arrow import binary, locations
 from byterefs.emitters._kerchunk import KerchunkReader, write_table
 from byterefs.emitters._parts import Flat, Parts, inline_values
@@ -40,10 +40,9 @@ def emit(
 ) -> dict[str, Any]:
     """Bring the folder ``out`` up to date; only partitions whose rows or paths changed are rewritten.
 
-    Raises EmitError for an array that Zarr v2 or numcodecs cannot express and RemapError for a
-    source that the target does not cover.
+    Raises EmitError for an array that :func:`check` refuses and RemapError for a source that the target
+    does not cover.
     """
-    refuse_misaligned(view, FORM)
     covered = {name: coverage(array) for name, array in view.arrays.items()}
     record = int(options.get("record_size", RECORD_SIZE))
     paths = [urls.to_fsspec(path) for path in view.paths(target)]
@@ -63,6 +62,13 @@ def emit(
     lines = opening(view, target=target, options=options, place=Place())
     write_open(out, view, FORM, target, lines, covered)
     return result
+
+
+def check(view: View, array: str) -> None:
+    """Raise EmitError for an array that Zarr v2 or numcodecs cannot express."""
+    coverage(view.arrays[array])
+    gaps = array in view.referenced() and any(find_gaps(Flat(view, array), {}).values())
+    one_fill(view.arrays[array], absent=gaps)
 
 
 def coverage(array: Array) -> dict[str, bool | str]:

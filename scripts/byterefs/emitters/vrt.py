@@ -20,6 +20,10 @@ from byterefs.view import View
 PER_TARGET = True
 
 
+def check(view: View, array: str) -> None:
+    """Nothing: the plan refuses what GDAL's VRT cannot hold."""
+
+
 def emit(
     view: View, out: Path, *, target: str, options: Mapping[str, Any], state: Mapping[str, Any]
 ) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -220,15 +221,40 @@ def record(
     )
 
 
+_aside: ContextVar[dict[str, str] | None] = ContextVar("aside", default=None)
+
+
+@contextmanager
+def setting_aside() -> Iterator[dict[str, str]]:
+    """Arrays that cannot be recorded do not end the scan of their source in here: name -> why, and the way out."""
+    found: dict[str, str] = {}
+    token = _aside.set(found)
+    try:
+        yield found
+    finally:
+        _aside.reset(token)
+
+
 def recorded(
     source: str, name: str, required: bool, make: Callable[[], SourceArray]
 ) -> SourceArray | None:
-    """What ``make`` gives; of an array that cannot be recorded a ScanError if ``required``, else None."""
+    """What ``make`` gives; of an array that cannot be recorded a ScanError if ``required``, else None.
+
+    Within :func:`setting_aside` it is None too, and the reason is kept.
+    """
     try:
         return make()
     except Unsupported as why:
-        if not required:
-            return None
-        raise ScanError(f"{source}: {name}: {why}; {why.out or LEAVE_OUT}") from why
+        if required:
+            refused(source, name, f"{why}; {why.out or LEAVE_OUT}", why)
     except ByteRefsError as error:
-        raise ScanError(f"{source}: {name}: {error}; fetch the file again") from error
+        refused(source, name, f"{error}; fetch the file again", error)
+    return None
+
+
+def refused(source: str, name: str, why: str, cause: Exception | None) -> None:
+    """Raise the ScanError of an array, or within :func:`setting_aside` keep its reason."""
+    found = _aside.get()
+    if found is None:
+        raise ScanError(f"{source}: {name}: {why}") from cause
+    found[name] = why

@@ -27,6 +27,7 @@ from byterefs.scanners._common import (
     keeps,
     record,
     recorded,
+    refused,
     wanted,
 )
 from byterefs.scanners._hdf5_chunks import filters, locate, refuse_elsewhere
@@ -113,10 +114,11 @@ def _refuse_links(source: str, found: Tree, arrays: Sequence[str]) -> None:
     asked = [name.strip("/") for name in arrays]
     for name, file in sorted(found.elsewhere.items()):
         if not asked or any(a == name or a.startswith(f"{name}/") for a in asked):
-            raise ScanError(
-                f"{source}: {name} is an external link into {file}, so no byte of this file holds it; "
-                "scan that file, or list the wanted arrays without it in scan.arrays"
+            why = (
+                f"it is an external link into {file}, so no byte of this file holds it; scan that file, or "
+                "list the wanted arrays without it in scan.arrays"
             )
+            refused(source, name, why, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +146,12 @@ class _Look:
         try:
             return recorded(self.source, node.name, wanted, make)
         except (OSError, RuntimeError) as error:
-            raise ScanError(
-                f"{self.source}: {node.name}: HDF5 cannot read it ({error}; {VERSIONS}); fetch the "
-                "file again, or list the wanted arrays without it in scan.arrays"
-            ) from error
+            why = (
+                f"HDF5 cannot read it ({error}; {VERSIONS}); fetch the file again, or list the wanted "
+                "arrays without it in scan.arrays"
+            )
+            refused(self.source, node.name, why, error)
+        return None
 
     def _text(self, node: Node, attrs: Attributes) -> SourceArray:
         """Variable-length strings lie in heaps: by value only."""
