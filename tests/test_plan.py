@@ -311,6 +311,20 @@ def test_a_chunk_of_the_view_holds_the_elements_at_its_global_place(
             )
 
 
+def test_an_axis_of_the_same_name_in_a_group_is_refused_unless_it_is_as_long(tmp_path):
+    for n, steps in (("same", 1), ("other", 24)):
+        files = [day(tmp_path / n, k) for k in range(2)]
+        for path in files:
+            with netCDF4.Dataset(path, "a") as nc:
+                g = nc.createGroup("hourly")
+                g.createDimension("time", steps)
+                g.createVariable("v", "f4", ("time",))[:] = np.arange(steps)
+    with build(tmp_path / "same", sorted((tmp_path / "same").glob("*.nc"))) as view:
+        assert view.arrays["hourly/v"].shape == (2,)
+    with pytest.raises(PlanError, match=r"'hourly/v' has 24 steps along 'time' and 'time' has 1"):
+        build(tmp_path / "other", sorted((tmp_path / "other").glob("*.nc")))
+
+
 def test_names_that_differ_only_in_case_are_refused(tmp_path):
     path = tmp_path / "a.nc"
     oisst(path, START, shape=(6, 8), arrays=("sst", "SST"))

@@ -124,3 +124,44 @@ def test_reading_back_what_was_written_gives_the_same_placements(tmp_path):
 def test_what_is_no_mdim_vrt_is_refused(text, message):
     with pytest.raises(PlanError, match=message):
         vrt_plan.read(text, ".", "x.vrt")
+
+
+def grouped(path):
+    """A granule whose groups have dimensions of one name and three lengths."""
+    values = {}
+    with netCDF4.Dataset(path, "w") as nc:
+        for name, lengths in (
+            ("", {"time": 2, "x": 4}),
+            ("g", {"x": 3}),
+            ("g/h", {"x": 5}),
+            ("k", {}),
+        ):
+            group = nc.createGroup(name) if name else nc
+            for d, n in lengths.items():
+                group.createDimension(d, n)
+            n = {"g": 3, "g/h": 5}.get(name, 4)
+            full = f"{name}/v".lstrip("/")
+            values[full] = np.arange(2 * n, dtype="f4").reshape(2, n) + len(name)
+            group.createVariable("v", "f4", ("time", "x"), chunksizes=(1, n))[:] = values[full]
+            group.createVariable("x", "i4", ("x",))[:] = np.arange(n) * 10
+        nc.createVariable("time", "f8", ("time",)).units = "days since 2000-01-01"
+        nc["time"][:] = [0, 1]
+    return values
+
+
+def test_groups_may_have_dimensions_of_one_name_and_several_lengths(tmp_path):
+    values = grouped(tmp_path / "a.nc")
+    with build(tmp_path, [tmp_path / "a.nc"]) as view:
+        group, _keep = opened(view.vrt)
+        for name, expected in values.items():
+            array = group.OpenMDArrayFromFullname(f"/{name}")
+            assert array.ReadAsArray().tobytes() == expected.tobytes()
+            index = array.GetDimensions()[1].GetIndexingVariable()
+            assert index.ReadAsArray().tolist() == [i * 10 for i in range(expected.shape[1])]
+        names = [
+            group.OpenMDArrayFromFullname(f"/{n}").GetDimensions()[1].GetFullName() for n in values
+        ]
+        assert names == ["/x", "/g/x", "/g/h/x", "/x"]
+        plan = vrt_plan.read(view.vrt, ".", "plan")
+        assert plan.sizes == {"time": 2, "x": 4}
+        assert {n: plan.arrays[n].shape for n in values} == {n: v.shape for n, v in values.items()}

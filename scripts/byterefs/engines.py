@@ -13,7 +13,7 @@ import numpy as np
 
 from byterefs import axis, vrt_plan
 from byterefs.errors import PlanError
-from byterefs.model import Key, Placement
+from byterefs.model import ArrayMeta, Key, Placement
 from byterefs.physical import Physical
 
 
@@ -101,15 +101,27 @@ def by_coordinates(
         starts, size = axis.packed(ordered)
     order = tuple(s for slab in ordered for s in slab.sources)
     start = {s: at for slab, at in zip(ordered, starts, strict=True) for s in slab.sources}
+    steps = {s: len(slab.values) for slab in ordered for s in slab.sources}
     placements: dict[str, list[Placement]] = {}
     for source in order:
         for array in physical.have[source]:
             meta = physical.meta(source, array)
             if concat.dim in meta.dims:
+                check_length(source, meta, concat, steps[source])
                 dest = tuple(start[source] if d == concat.dim else 0 for d in meta.dims)
                 slab = Placement(source, array, (0,) * len(dest), meta.shape, dest)
                 placements.setdefault(array, []).append(slab)
     return Layout(order, {concat.dim: size}, {a: tuple(p) for a, p in placements.items()}, whole)
+
+
+def check_length(source: str, meta: ArrayMeta, concat: Concat, steps: int) -> None:
+    """Refuse an array whose axis has the name of the concat axis and another length (that of its group)."""
+    own = meta.shape[meta.dims.index(concat.dim)]
+    if own != steps:
+        raise PlanError(
+            f"{source}: array {meta.array!r} has {own} steps along {concat.dim!r} and {concat.coordinate!r} has "
+            f"{steps}: an axis of the same name in another group; list the wanted arrays without it in scan.arrays"
+        )
 
 
 def first_units(physical: Physical, chosen: Sequence[str], concat: Concat) -> axis.Units | None:
@@ -176,7 +188,7 @@ def by_vrt_text(
                     f"list it with source.pattern, or take it out of the VRT"
                 )
             first[p.source] = min(first.get(p.source, p.dest), p.dest)
-            check_slab(physical, p, entry.array, [plan.sizes[d] for d in entry.dims], name)
+            check_slab(physical, p, entry.array, entry.shape, name)
         check_overlap(entry, name)
         if entry.placements:
             placements[entry.array] = tuple(sorted(entry.placements, key=lambda p: p.dest))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -59,7 +59,8 @@ class Physical:
         for source, array, meta, digest, chunks, kept in arrays:
             have[source][array] = Have(meta, digest, chunks, bool(kept))
         metas = {
-            m: meta_record(r) for m, r in con.execute("SELECT meta, record FROM byterefs_metas")
+            m: scoped(meta_record(r))
+            for m, r in con.execute("SELECT meta, record FROM byterefs_metas")
         }
         return cls(con, sources, refused, have, metas)
 
@@ -86,6 +87,16 @@ class Physical:
         )
         texts = {root for source, root in rows if source in wanted}
         return shared_attrs([(r["attrs"], r["dtypes"]) for r in map(json.loads, sorted(texts))])
+
+
+def scoped(meta: ArrayMeta) -> ArrayMeta:
+    """The metadata with dimensions by their short names, as their groups tell them apart: ``g/x`` is ``x``.
+
+    A name stays a path where the array would have two of it.
+    """
+    short = [d.rpartition("/")[2] for d in meta.dims]
+    dims = (d if short.count(s) > 1 else s for d, s in zip(meta.dims, short, strict=True))
+    return replace(meta, dims=tuple(dims))
 
 
 def shared_attrs(

@@ -16,6 +16,7 @@ import numpy as np
 from byterefs import raster
 from byterefs.axis import time_units
 from byterefs.codecs import fill_value, plain_number, same_number
+from byterefs.dimensions import Declared, declared, extents, folder, of_text, reference
 from byterefs.errors import PlanError
 from byterefs.model import Array
 from byterefs.urls import to_gdal
@@ -50,66 +51,63 @@ def write(
     published: Callable[[str], str] = lambda source: source,
 ) -> str:
     """The VRT's text. ``published`` turns a source into the path that the VRT names."""
+    where = declared(arrays.values())
     lines = ["<VRTDataset>", '  <Group name="/">']
-    lines += [f"    {line}" for line in dimensions(arrays)]
+    lines += [f"    {line}" for line in dimensions(arrays, where, "")]
     lines += [
         f"    {line}"
         for name in sorted(root)
         for line in attribute(name, root[name], root_dtypes.get(name))
     ]
-    lines += [f"    {line}" for line in group(arrays, "", published)]
+    lines += [f"    {line}" for line in group(arrays, where, "", published)]
     return "\n".join([*lines, "  </Group>", "</VRTDataset>", ""])
 
 
-def dimensions(arrays: Mapping[str, Array]) -> Iterator[str]:
-    """Every dimension once, at the root, with the coordinate that indexes it."""
-    sizes: dict[str, int] = {}
-    for a in arrays.values():
-        for d, n in zip(a.dims, a.shape, strict=True):
-            if sizes.setdefault(d, n) != n:
-                raise PlanError(
-                    f"dimension {d!r} has {sizes[d]} elements and {n} in array {a.array!r}; choose arrays with scan.arrays"
-                )
-        sizes |= dict(string_dimension(a))
-    for d, n in sorted(sizes.items()):
+def dimensions(arrays: Mapping[str, Array], where: Declared, path: str) -> Iterator[str]:
+    """The dimensions declared in one group, each with the coordinate that indexes it."""
+    for d, n in sorted(where.get(path, {}).items()):
         along = [
             a
             for a in arrays.values()
-            if a.dims == (d,) and a.kind == "coord" and "/" not in a.array and a.dtype[1] != "S"
+            if a.dims == (d,)
+            and a.kind == "coord"
+            and folder(a.array) == path
+            and a.dtype[1] != "S"
         ]
-        best = next((a for a in along if a.array == d), along[0] if len(along) == 1 else None)
+        named = next((a for a in along if a.array.rpartition("/")[2] == d), None)
+        best = named or (along[0] if len(along) == 1 else None)
         kind = ' type="TEMPORAL"' if best and time_units(best.attrs) else ""
-        index = f" indexingVariable={quoteattr(best.array)}" if best else ""
+        index = f" indexingVariable={quoteattr(best.array.rpartition('/')[2])}" if best else ""
         yield f'<Dimension name={quoteattr(d)}{kind} size="{n}"{index} />'
 
 
-def string_dimension(a: Array) -> list[tuple[str, int]]:
-    """The dimension that a string array needs for its characters: none unless it is ``|S2`` or longer."""
-    width = np.dtype(a.dtype).itemsize if a.dtype[1] == "S" else 1
-    return [(f"string{width}", width)] if width > 1 else []
-
-
-def group(arrays: Mapping[str, Array], path: str, published: Callable[[str], str]) -> Iterator[str]:
+def group(
+    arrays: Mapping[str, Array], where: Declared, path: str, published: Callable[[str], str]
+) -> Iterator[str]:
     """The arrays of one group, then its groups."""
-    inside = [a for a in arrays.values() if a.array.startswith(path)]
-    names = {a.array: a.array.removeprefix(path) for a in inside}
+    lead = f"{path}/" if path else ""
+    inside = [a for a in arrays.values() if a.array.startswith(lead)]
     for a in inside:
-        if "/" not in names[a.array]:
-            yield from array(a, names[a.array], published, arrays)
-    for sub in sorted({n.split("/")[0] for n in names.values() if "/" in n}):
-        yield f"<Group name={quoteattr(sub)}>"
-        yield from (f"  {line}" for line in group(arrays, f"{path}{sub}/", published))
+        if folder(a.array) == path:
+            yield from array(a, where, published, arrays)
+    below = {
+        lead + a.array.removeprefix(lead).split("/")[0] for a in inside if folder(a.array) != path
+    }
+    for sub in sorted(below):
+        yield f"<Group name={quoteattr(sub.removeprefix(lead))}>"
+        yield from (f"  {line}" for line in dimensions(arrays, where, sub))
+        yield from (f"  {line}" for line in group(arrays, where, sub, published))
         yield "</Group>"
 
 
 def array(
-    a: Array, name: str, published: Callable[[str], str], arrays: Mapping[str, Array]
+    a: Array, where: Declared, published: Callable[[str], str], arrays: Mapping[str, Array]
 ) -> Iterator[str]:
     """One array: type, dimensions, block size, CRS, CF packing, values or sources, attributes."""
-    yield f"<Array name={quoteattr(name)}>"
+    yield f"<Array name={quoteattr(a.array.rpartition('/')[2])}>"
     yield f"  <DataType>{gdal_type(a)}</DataType>"
-    for d in (*a.dims, *(d for d, _ in string_dimension(a))):
-        yield f"  <DimensionRef ref={quoteattr('/' + d)} />"
+    for d, _ in extents(a):
+        yield f"  <DimensionRef ref={quoteattr(reference(a, d, where))} />"
     inline = inlined(a)
     if not inline and a.dims:
         yield f"  <BlockSize>{joined(a.chunks)}</BlockSize>"
@@ -177,7 +175,7 @@ def inline_values(a: Array) -> Iterator[str]:
     """``InlineValues`` of a coordinate, ``ConstantValue`` of a scalar, every digit kept."""
     data = a.values or b""
     values = np.frombuffer(data, "u1" if a.dtype[1] in "Sb" else a.dtype)
-    shape = (*a.shape, *(n for _, n in string_dimension(a)))
+    shape = (*a.shape, *(n for _, n in of_text(a)))
     if not shape:
         yield f"<ConstantValue>{number(values[0].item())}</ConstantValue>"
     elif prod(shape):

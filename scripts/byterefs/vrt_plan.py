@@ -26,6 +26,7 @@ class VrtArray:
 
     array: str
     dims: tuple[str, ...]
+    shape: Key
     placements: tuple[Placement, ...]
     values: np.ndarray | None
     """inline or regularly spaced values"""
@@ -36,6 +37,7 @@ class VrtPlan:
     """What an mdim VRT says of sources and where they lie."""
 
     sizes: Mapping[str, int]
+    """of the root's dimensions"""
     arrays: Mapping[str, VrtArray]
 
 
@@ -54,8 +56,8 @@ def read(text: str, base: str, name: str) -> VrtPlan:
         )
     sizes: dict[str, int] = {}
     arrays: dict[str, VrtArray] = {}
-    walk(top, "", base, name, sizes, arrays)
-    return VrtPlan(sizes, arrays)
+    walk(top, "/", base, name, sizes, arrays)
+    return VrtPlan({d.lstrip("/"): n for d, n in sizes.items() if d.count("/") == 1}, arrays)
 
 
 def walk(
@@ -66,19 +68,29 @@ def walk(
     sizes: dict[str, int],
     arrays: dict[str, VrtArray],
 ) -> None:
-    """Collect the dimensions and arrays of a group and of the groups in it."""
+    """Collect the dimensions and arrays of a group and of the groups in it; ``sizes`` by full name."""
     for d in node.findall("Dimension"):
-        sizes[d.attrib["name"]] = int(d.attrib["size"])
+        sizes[path + d.attrib["name"]] = int(d.attrib["size"])
     for a in node.findall("Array"):
-        own = path + a.attrib["name"]
-        dims = tuple(ref.attrib["ref"].rsplit("/", 1)[-1] for ref in a.findall("DimensionRef"))
-        shape = tuple(sizes[d] for d in dims)
+        own = path.lstrip("/") + a.attrib["name"]
+        refs = [resolved(ref.attrib["ref"], path, sizes) for ref in a.findall("DimensionRef")]
+        dims = tuple(ref.rsplit("/", 1)[-1] for ref in refs)
+        shape = tuple(sizes[ref] for ref in refs)
         places = tuple(placement(s, own, base, name, shape, dims) for s in a.findall("Source"))
         if a.find("Source/SourceBand") is not None:
             places = raster.whole(places, dims)
-        arrays[own] = VrtArray(own, dims, places, listed_values(a, shape))
+        arrays[own] = VrtArray(own, dims, shape, places, listed_values(a, shape))
     for g in node.findall("Group"):
         walk(g, f"{path}{g.attrib['name']}/", base, name, sizes, arrays)
+
+
+def resolved(ref: str, path: str, sizes: Mapping[str, int]) -> str:
+    """The full name of a dimension; a short name is that of the nearest group that has it, as in GDAL."""
+    while not ref.startswith("/"):
+        if path + ref in sizes or path == "/":
+            return path + ref
+        path = path[:-1].rpartition("/")[0] + "/"
+    return ref
 
 
 def placement(
