@@ -21,6 +21,12 @@ def scanned(path: Path, **options: Any) -> SourceScan:
     return scanners.scan(Source(str(path)), **options)
 
 
+def recognised(path: Path, format: str) -> bool:
+    """Whether a format's scanner takes a file for its own."""
+    with path.open("rb") as file:
+        return scanners.load(format).recognises(file)
+
+
 def stored_bytes(path: Path, item: SourceArray, key: tuple[int, ...]) -> bytes | None:
     """The encoded bytes of one chunk as the records say, None if absent."""
     if key in item.data:

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from byterefs import buckets
+from serving import S3
+
 pytest.register_assert_rewrite("conformance", "conformance_emitters")
 
 # two shared cores: a slow example is the machine's, not the code's
@@ -53,3 +56,21 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     report = yield
     skip_is_failure(report)
     return report
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Generator[S3]:
+    """The S3 server of this session, started by the first test that asks for it."""
+    server = S3(tmp_path_factory.mktemp("s3"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3_environment(s3: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
+    """The same, with the usual AWS variables set for it."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    buckets.client.cache_clear()
+    yield s3
+    buckets.client.cache_clear()

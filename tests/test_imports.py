@@ -36,7 +36,7 @@ def imported(path: Path) -> set[str]:
 IMPORTS = {name(path): imported(path) for path in MODULES}
 ORDER = [
     {"errors", "model", "files", "progress", "locks"},
-    {"urls", "grid", "codecs", "config", "receipts", "axis"},
+    {"urls", "ranges", "web", "buckets", "vsi", "grid", "codecs", "config", "receipts", "axis"},
     # what a source is, the store, the plan
     {"discover", "scanners", "scan", "store", "physical", "chunks", "raster", "dimensions", "vrt", "vrt_plan", "roles", "checks", "arrays", "records", "consistency", "engines", "plan"},
     {"view"},

@@ -13,6 +13,14 @@ class DiscoverError(ByteRefsError):
     """A listing that cannot be an archive: empty, unreadable, shrunken, ambiguous."""
 
 
+class RangeError(ByteRefsError):
+    """Bytes that could not be read whole: no such source, no ranges, cut, changed, or a page in their place."""
+
+
+class AbsentError(RangeError):
+    """There is no such source."""
+
+
 class ScanError(ByteRefsError):
     """A source that cannot be read, or that cannot be referenced without being wrong."""
 

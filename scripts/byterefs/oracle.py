@@ -8,7 +8,8 @@ and never silent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -18,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from osgeo import gdal
 
-from byterefs.errors import VerifyError
+from byterefs import ranges, vsi
+from byterefs.errors import RangeError, VerifyError
 from byterefs.pixels import Pixels
-from byterefs.urls import to_gdal
+from byterefs.urls import is_local, to_gdal, to_path
 
 DRIVERS = ("netCDF", "HDF5")
 NUMPY = {
@@ -69,6 +71,7 @@ class Oracle:
 
     def __init__(self) -> None:
         gdal.UseExceptions()
+        vsi.forget()
         self._open = lru_cache(maxsize=OPEN_FILES * len(DRIVERS))(open_group)
         self._array = lru_cache(maxsize=OPEN_ARRAYS)(self._open_array)
         self._plan = lru_cache(maxsize=1)(open_group)
@@ -153,9 +156,9 @@ class Oracle:
     ) -> NDArray[Any] | str:
         window = tuple(slice(s, s + n) for s, n in zip(start, count, strict=True))
         try:
-            with h5py.File(to_gdal(source), "r") as f:
+            with opened_h5py(source) as f:
                 values = np.asarray(f[array][window])
-        except (OSError, KeyError, TypeError, ValueError) as error:
+        except (OSError, RangeError, KeyError, TypeError, ValueError) as error:
             return words(error)
         if values.dtype.kind == "O" and wanted.kind == "S":
             raw = [x if isinstance(x, bytes) else str(x).encode() for x in values.ravel()]
@@ -170,7 +173,7 @@ class Oracle:
         return self._array(source, array, driver)
 
     def _open_array(self, source: str, array: str, driver: str) -> Any:
-        return open_array(self._open(to_gdal(source), driver), array)
+        return open_array(self._open(vsi.name(source), driver), array)
 
     def exists(self, source: str, array: str) -> bool:
         """Whether GDAL sees an array of this name in a source."""
@@ -210,6 +213,17 @@ class Oracle:
         with gdal.quiet_errors():
             found = open_array(self._plan(vrt, "VRT"), array)
             return found if isinstance(found, str) else raw_block(found, key)
+
+
+@contextmanager
+def opened_h5py(source: str) -> Iterator[h5py.File]:
+    """A source as h5py reads it, by ranges where it does not lie on this machine."""
+    if is_local(source):
+        with h5py.File(to_path(source), "r") as f:
+            yield f
+        return
+    with ranges.opened(source) as found, found.file() as file, h5py.File(file, "r") as f:
+        yield f
 
 
 def open_group(path: str, driver: str) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from osgeo import gdal
 
-from byterefs.urls import to_gdal
+from byterefs import vsi
 
 OPEN = 16
 """files that are kept open at a time"""
@@ -84,7 +84,7 @@ def opened(source: str) -> Any:
     """GDAL's dataset of a TIFF by its own tags (no side files), or the reason why there is none."""
     try:
         return gdal.OpenEx(
-            to_gdal(source), gdal.OF_RASTER, allowed_drivers=["GTiff"], sibling_files=[]
+            vsi.name(source), gdal.OF_RASTER, allowed_drivers=["GTiff"], sibling_files=[]
         )
     except RuntimeError as error:
         return " ".join(str(error).split())

@@ -21,11 +21,24 @@ def to_url(path: str) -> str:
     """A path or GDAL name as ``scheme://…``; a plain absolute path becomes ``file:///…``, unencoded."""
     if path.startswith("/vsicurl/"):
         return path.removeprefix("/vsicurl/")
+    if path.startswith("/vsicurl?"):
+        options = path.removeprefix("/vsicurl?").split("&")
+        return unquote(next(o for o in options if o.startswith("url=")).removeprefix("url="))
     if path.startswith("/vsis3/"):
         return "s3://" + path.removeprefix("/vsis3/")
     if "://" in path:
         return path
     return "file://" + path
+
+
+def to_path(source: str) -> str:
+    """The path of a local source; of any other one its name as it stands."""
+    return source.removeprefix("file://")
+
+
+def is_local(source: str) -> bool:
+    """Whether a source lies in a file system of this machine."""
+    return to_url(source).startswith("file://")
 
 
 def to_gdal(path: str) -> str:

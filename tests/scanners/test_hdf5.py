@@ -240,7 +240,8 @@ def test_offsets_count_from_the_start_of_the_file_not_of_hdf5(tmp_path: Path) ->
             granules.pipeline(f, "chunked", DATA, (5, 4), "deflate")
         with path.open("r+b") as raw:
             raw.write(b"#" * block)
-        assert hdf5.recognises(path)
+        with path.open("rb") as file:
+            assert hdf5.recognises(file)
         for item in scanned(path).arrays.values():
             np.testing.assert_array_equal(assembled(path, item), DATA)
 

@@ -14,7 +14,7 @@ from osgeo import gdal
 from byterefs import scanners
 from byterefs.errors import ScanError
 from byterefs.model import ABSENT, Source, SourceArray
-from conformance import assembled, by_value, scanned
+from conformance import assembled, by_value, recognised, scanned
 
 gdal.UseExceptions()
 Shared = Callable[[str], Path]
@@ -205,8 +205,7 @@ def refused(path: Path) -> str | None:
 
 
 def test_every_hdf5_file_at_hand_is_scanned_or_refused_in_one_sentence(shared: Shared) -> None:
-    scanner = scanners.load("hdf5")
-    files = [p for p in sorted(shared(".").rglob("*")) if p.is_file() and scanner.recognises(p)]
+    files = [p for p in sorted(shared(".").rglob("*")) if p.is_file() and recognised(p, "hdf5")]
     assert len(files) > 100
     for path in files:
         refusal = refused(path)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from byterefs import ranges
 from byterefs.codecs import decode, fill_value
 from byterefs.emitters import Described
-from byterefs.errors import ScanError
+from byterefs.errors import EmitError
 from byterefs.grid import chunk_window
 from byterefs.model import Key
 
@@ -34,11 +35,9 @@ def read_window(
     fill = fill_value(described.fill, described.dtype)
     out = np.full([hi - lo for lo, hi in bounds], 0 if fill is None else fill, described.dtype)
     spans = [range(lo // c, -(-hi // c)) for (lo, hi), c in zip(bounds, chunks, strict=True)]
-    for key in product(*spans):
-        found = chunk(key)
-        if found is None:
-            continue
-        values = decode(described.codec or {}, fetch(found), described.dtype, chunks)
+    wanted = {key: found for key in product(*spans) if (found := chunk(key)) is not None}
+    for key, raw in zip(wanted, fetch(list(wanted.values())), strict=True):
+        values = decode(described.codec or {}, raw, described.dtype, chunks)
         inside = chunk_window(key, shape, chunks)
         cut = [
             (max(s.start, lo), min(s.stop, hi)) for s, (lo, hi) in zip(inside, bounds, strict=True)
@@ -49,17 +48,22 @@ def read_window(
     return out
 
 
-def fetch(chunk: Chunk) -> bytes:
-    """The encoded bytes of a chunk; a file that ends before the range does is an error."""
-    if chunk.data is not None:
-        return chunk.data
-    if chunk.path is None or chunk.offset is None or chunk.size is None:
-        raise ScanError(f"a row names neither bytes nor a byte range: {chunk}")
-    with open(chunk.path.removeprefix("file://"), "rb") as f:
-        f.seek(chunk.offset)
-        data = f.read(chunk.size)
-    if len(data) != chunk.size:
-        raise ScanError(
-            f"{chunk.path}: {len(data)} of {chunk.size} bytes at {chunk.offset}; the source was cut since its scan"
-        )
-    return data
+def fetch(chunks: Sequence[Chunk]) -> list[bytes]:
+    """The encoded bytes of chunks, each source opened once; RangeError where one no longer has them."""
+    found: list[bytes | None] = [chunk.data for chunk in chunks]
+    lying: dict[str, list[int]] = {}
+    for i, (path, offset, size, data) in enumerate(chunks):
+        if data is not None:
+            continue
+        if path is None or offset is None or size is None:
+            raise EmitError(
+                f"a row names neither bytes nor a byte range ({chunks[i]}): the form is damaged; remove its "
+                f"folder and run the workflow again"
+            )
+        lying.setdefault(path, []).append(i)
+    for path, rows in lying.items():
+        with ranges.opened(path) as source:
+            spans = [(chunks[i].offset or 0, chunks[i].size or 0) for i in rows]
+            for i, data in zip(rows, source.read_many(spans), strict=True):
+                found[i] = data
+    return [data for data in found if data is not None]

@@ -1,6 +1,6 @@
 """One file per source format; this folder is the registry.
 
-A scanner is a module with ``recognises(path)`` and ``scan(source, arrays=, concat=, split=)``. A
+A scanner is a module with ``recognises(file)`` and ``scan(source, arrays=, concat=, split=)``. A
 module whose name starts with an underscore is a helper of its neighbours, not a scanner.
 """
 
@@ -9,8 +9,7 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 from byterefs.errors import ConfigError, ScanError
 from byterefs.model import Source, SourceScan
@@ -27,8 +26,8 @@ NAMES: tuple[str, ...] = tuple(
 class Scanner(Protocol):
     """What a module in this folder offers."""
 
-    def recognises(self, path: Path) -> bool:
-        """Whether the file's magic bytes are this format's; raises OSError if it cannot be read."""
+    def recognises(self, file: BinaryIO) -> bool:
+        """Whether the magic bytes of a file, at its start, are this format's; OSError if it cannot be read."""
 
     def scan(
         self, source: Source, *, arrays: Sequence[str], concat: str | None, split: bool
@@ -45,14 +44,15 @@ def load(name: str) -> Scanner:
 
 def detect(source: Source) -> str:
     """The format of a source by its content; ScanError if it cannot be read or no scanner knows it."""
-    path = Path(source.source.removeprefix("file://"))
-    try:
+    # here, for the Snakefile imports this package and no numpy
+    from byterefs.scanners._common import opened
+
+    with opened(source.source) as seen:
         for name in NAMES:
-            if load(name).recognises(path):
+            seen.file.seek(0)
+            if load(name).recognises(seen.file):
                 return name
-        size = path.stat().st_size
-    except OSError as error:
-        raise ScanError(f"{source.source}: cannot be read ({error})") from error
+        size = seen.size
     what = f"{size} bytes of no known format" if size else "an empty file"
     raise ScanError(
         f"{source.source}: {what} ({', '.join(NAMES)} are known); leave it out with source.pattern "

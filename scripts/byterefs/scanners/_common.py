@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from byterefs import ranges
 from byterefs.codecs import decode, fill_value
-from byterefs.errors import ByteRefsError, ScanError
+from byterefs.errors import ByteRefsError, RangeError, ScanError
 from byterefs.grid import chunk_grid, chunk_window
-from byterefs.model import ABSENT, ArrayMeta, Ints, Key, SourceArray
+from byterefs.model import ABSENT, ArrayMeta, Ints, Key, Source, SourceArray
+from byterefs.ranges import Local, Ranges
 
 KEPT = 4 << 20
 """bytes: coordinates up to this size come by value"""
 DIGESTED = 16 << 20
 """bytes: static arrays up to this size get a digest"""
 ERA = "give these sources an era of their own (plan.eras) or leave the array out of scan.arrays"
+OR_ELSE = ", or leave it out with source.pattern, or set scan: {on_error: skip}"
 LEAVE_OUT = "leave it out by listing the wanted arrays in scan.arrays"
 
 Attributes = tuple[dict[str, Any], dict[str, str]]
@@ -59,43 +61,50 @@ class Unsupported(Exception):
         """the way out; None where it is to leave the array out"""
 
 
-class Seen(NamedTuple):
-    """An open file, and what it was when it was opened."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An open source, and what it was when it was opened."""
 
+    ranges: Ranges
     file: BinaryIO
-    size: int
-    mtime_ns: int
+    """the source as a file, with a cache of blocks where it is not on this machine"""
 
     @property
-    def fd(self) -> int:
-        """The file's descriptor."""
-        return self.file.fileno()
+    def size(self) -> int:
+        """Bytes."""
+        return self.ranges.size
+
+    @property
+    def local(self) -> bool:
+        """Whether the source is a file of this machine."""
+        return isinstance(self.ranges, Local)
+
+    def of(self, source: Source) -> Source:
+        """The source as it was seen in this open: size, mtime and etag."""
+        etag = self.ranges.etag or source.etag
+        return source._replace(size=self.size, mtime_ns=self.ranges.mtime_ns, etag=etag)
 
     def read(self, offset: int, size: int) -> bytes:
-        """``size`` bytes from ``offset`` on; ByteRefsError if the file has fewer."""
-        raw = os.pread(self.fd, size, offset)
-        while len(raw) < size:  # one read gives 2 GiB at most
-            more = os.pread(self.fd, size - len(raw), offset + len(raw))
-            if not more:
-                raise ByteRefsError(f"it has no {size} bytes from byte {offset} on")
-            raw += more
-        return raw
+        """``size`` bytes from ``offset`` on; ByteRefsError if the source has fewer."""
+        if self.local:
+            return self.ranges.read(offset, size)
+        self.ranges.refuse_outside(offset, size)
+        self.file.seek(offset)
+        return self.file.read(size)
 
 
 @contextmanager
 def opened(source: str) -> Iterator[Seen]:
-    """The file of a source, read-only; ScanError if it cannot be read or changes while it is open."""
+    """A source, read-only; ScanError if it cannot be read or changes while it is open."""
     try:
-        with open(source.removeprefix("file://"), "rb") as file:
-            before = os.fstat(file.fileno())
-            yield Seen(file, before.st_size, before.st_mtime_ns)
-            after = os.fstat(file.fileno())
+        with ranges.opened(source) as found, found.file() as file:
+            yield Seen(found, cast(BinaryIO, file))
+            same = found.unchanged()
     except OSError as error:
-        raise ScanError(
-            f"{source}: cannot be read ({error}); fetch it again, leave it out with source.pattern or "
-            "set scan: {on_error: skip}"
-        ) from error
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise ScanError(f"{source}: cannot be read ({error}); fetch it again{OR_ELSE}") from error
+    except RangeError as error:
+        raise ScanError(f"{error}{OR_ELSE}") from error
+    if not same:
         raise ScanError(f"{source}: it changed while it was scanned; run again")
 
 

@@ -15,13 +15,13 @@ import numpy as np
 from h5py import h5d, h5o
 
 from byterefs import codecs
-from byterefs.errors import ScanError
+from byterefs.errors import RangeError, ScanError
 from byterefs.model import ABSENT
 from byterefs.scanners._common import Seen, Unsupported
 from byterefs.scanners._dmrpp_chunks import Located
 from byterefs.scanners._dmrpp_held import REBUILD
 from byterefs.scanners._dmrpp_tree import Variable
-from byterefs.scanners._hdf5_tree import NOT_COORDINATE
+from byterefs.scanners._hdf5_tree import NOT_COORDINATE, hdf5_file
 from byterefs.scanners._hdf5_types import stored_dtype, values
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -34,9 +34,9 @@ def truth(source: str, seen: Seen) -> Iterator[h5py.File | None]:
         yield None
         return
     try:
-        with h5py.File(source.removeprefix("file://"), "r", locking=False) as file:
+        with hdf5_file(source, seen) as file:
             yield file
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, RangeError) as error:
         raise ScanError(
             f"{source}: HDF5 cannot read it ({error}), so its sidecar cannot be trusted; fetch it again, "
             "leave it out with source.pattern or set scan: {on_error: skip}"

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from h5py import File, h5, h5d, h5ds, h5g, h5l, h5o, h5p, h5s
 
+from byterefs import urls
+from byterefs.errors import ScanError
 from byterefs.model import Key
+from byterefs.ranges import Local
+from byterefs.scanners._common import Seen
 from byterefs.scanners._hdf5_types import attribute, text
 
 NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 NOT_COORDINATE = "_nc4_non_coord_"
 """netCDF-4's prefix of a variable that has the name of a dimension but is not its coordinate"""
+
+
+@contextmanager
+def hdf5_file(source: str, seen: Seen) -> Iterator[File]:
+    """The source as HDF5 reads it, without locks: itself on this machine, through a cache of blocks elsewhere.
+
+    Raises what HDF5 raises, and ScanError if the name of a file leads to another one by now.
+    """
+    if not isinstance(seen.ranges, Local):
+        with File(seen.file, "r") as file:
+            yield file
+        return
+    with File(urls.to_path(source), "r", locking=False) as file:
+        if not os.path.samestat(os.fstat(file.id.get_vfd_handle()), os.fstat(seen.ranges.fd)):
+            raise ScanError(f"{source}: it was replaced while it was scanned; run again")
+        yield file
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from osgeo import gdal
 from tifffile import TiffPage
 
+from byterefs import vsi
 from byterefs.errors import ScanError
 from byterefs.scanners._common import Unsupported
 from byterefs.scanners._tiff_codec import WITHIN
@@ -88,7 +89,7 @@ def _hashable(value: Any) -> Any:
 
 def _described(source: str) -> System | None:
     gdal.UseExceptions()
-    path = source.removeprefix("file://")
+    path = vsi.name(source)
     try:
         with gdal.quiet_errors():
             options = {"allowed_drivers": ["GTiff"], "sibling_files": []}

@@ -9,16 +9,17 @@ each array are compared with it: a sidecar that was made for another version of 
 from __future__ import annotations
 
 import math
+import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from typing import BinaryIO
 from xml.etree.ElementTree import Element
 
 import h5py
 
-from byterefs import codecs
-from byterefs.errors import ByteRefsError, ScanError
+from byterefs import codecs, ranges
+from byterefs.errors import AbsentError, ByteRefsError, RangeError, ScanError
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
 from byterefs.scanners._common import (
     KEPT,
@@ -43,10 +44,9 @@ HEAD = 4096
 """bytes: the namespace of a sidecar is declared within them"""
 
 
-def recognises(path: Path) -> bool:
+def recognises(file: BinaryIO) -> bool:
     """Whether the file is a sidecar itself; a data file beside one has a format of its own."""
-    with path.open("rb") as f:
-        return NAMESPACE in f.read(HEAD)
+    return NAMESPACE in file.read(HEAD)
 
 
 def scan(
@@ -62,7 +62,7 @@ def scan(
         there = variables(root)
         chosen = wanted(source.source, there, arrays)
         roles = Roles(there, chosen, lambda v: v.attributes)
-        look = _Look(seen, file, Path(source.source).name, dimension(concat, there), split)
+        look = _Look(seen, file, source.source.rpartition("/")[2], dimension(concat, there), split)
         items = {
             name: recorded(
                 source.source,
@@ -73,7 +73,7 @@ def scan(
             for name in sorted(roles.attributes)
         }
     scanned = {name: item for name, item in items.items() if item}
-    seen_as = source._replace(size=seen.size, mtime_ns=seen.mtime_ns)
+    seen_as = seen.of(source)
     return SourceScan(seen_as, scanned, *attributes(root))
 
 
@@ -87,21 +87,31 @@ def _refuse_sidecar(source: str, seen: Seen) -> None:
 
 def _sidecar(source: str) -> Element:
     """The sidecar of a data file."""
-    data = Path(source.removeprefix("file://"))
-    places = [data.with_name(f"{data.name}.dmrpp"), data.with_suffix(".dmrpp")]
-    path = next((p for p in places if p.is_file()), None)
-    if path is None:
-        raise ScanError(
-            f"{source}: it has no DMR++ sidecar {places[0].name} beside it; fetch it, or scan the file "
-            "itself (scan.format: auto)"
-        )
-    try:
-        return parse(path.read_bytes())
-    except (ByteRefsError, OSError) as error:
-        raise ScanError(
-            f"{source}: its DMR++ sidecar {path.name} cannot be read: {error}; fetch it again, or scan "
-            "the file itself (scan.format: auto)"
-        ) from error
+    places = [f"{source}.dmrpp", posixpath.splitext(source)[0] + ".dmrpp"]
+    for place in places:
+        try:
+            with ranges.opened(place) as found:
+                raw = found.read(0, found.size)
+        except AbsentError:
+            continue
+        except RangeError as error:
+            raise unreadable(source, place, error) from error
+        try:
+            return parse(raw)
+        except ByteRefsError as error:
+            raise unreadable(source, place, error) from error
+    raise ScanError(
+        f"{source}: it has no DMR++ sidecar {posixpath.basename(places[0])} beside it; fetch it, or scan the "
+        "file itself (scan.format: auto)"
+    )
+
+
+def unreadable(source: str, place: str, error: Exception) -> ScanError:
+    """The refusal of a sidecar that is there."""
+    return ScanError(
+        f"{source}: its DMR++ sidecar {posixpath.basename(place)} cannot be read: {error}; fetch it again, or "
+        "scan the file itself (scan.format: auto)"
+    )
 
 
 @dataclass(frozen=True, slots=True)

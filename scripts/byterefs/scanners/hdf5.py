@@ -7,31 +7,32 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from byterefs import codecs
-from byterefs.errors import ScanError
+from byterefs.errors import RangeError, ScanError
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
 from byterefs.scanners._common import (
     KEPT,
     Attributes,
     Chunks,
+    Seen,
     Unsupported,
     decoded,
     dimension,
     keeps,
+    opened,
     record,
     recorded,
     refused,
     wanted,
 )
 from byterefs.scanners._hdf5_chunks import filters, locate, refuse_elsewhere
-from byterefs.scanners._hdf5_tree import Node, Tree, tree
+from byterefs.scanners._hdf5_tree import Node, Tree, hdf5_file, tree
 from byterefs.scanners._hdf5_types import (
     attributes,
     fill,
@@ -46,16 +47,15 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 VERSIONS = f"h5py {h5py.version.version}, HDF5 {h5py.version.hdf5_version}"
 
 
-def recognises(path: Path) -> bool:
+def recognises(file: BinaryIO) -> bool:
     """Whether HDF5's signature is at byte 0, or behind a user block of 512, 1024, 2048, … bytes."""
-    with path.open("rb") as f:
-        end = f.seek(0, os.SEEK_END)
-        at = 0
-        while at + len(SIGNATURE) <= end:
-            f.seek(at)
-            if f.read(len(SIGNATURE)) == SIGNATURE:
-                return True
-            at = 2 * at or 512
+    end = file.seek(0, os.SEEK_END)
+    at = 0
+    while at + len(SIGNATURE) <= end:
+        file.seek(at)
+        if file.read(len(SIGNATURE)) == SIGNATURE:
+            return True
+        at = 2 * at or 512
     return False
 
 
@@ -63,9 +63,7 @@ def scan(
     source: Source, *, arrays: Sequence[str] = (), concat: str | None = None, split: bool = True
 ) -> SourceScan:
     """The wanted arrays of one HDF5 file; see :func:`byterefs.scanners.scan`."""
-    with _opened(source.source) as file:
-        before = _stat(file)
-        size, mtime_ns = before
+    with opened(source.source) as seen, _opened(source.source, seen) as file:
         found = tree(file)
         nodes = found.nodes
         _refuse_links(source.source, found, arrays)
@@ -73,8 +71,7 @@ def scan(
         roles = Roles(nodes, chosen, lambda node: attributes(node.id))
         look = _Look(
             source.source,
-            file.id.get_vfd_handle(),
-            size,
+            seen,
             dimension(concat, nodes),
             split,
             bool(arrays),
@@ -85,28 +82,20 @@ def scan(
             if (item := look.at(nodes[name], attrs, name in chosen, name in roles.coordinates))
         }
         root, root_dtypes = attributes(file.id)
-        if _stat(file) != before:
-            raise ScanError(f"{source.source}: it changed while it was scanned; run again")
-    return SourceScan(source._replace(size=size, mtime_ns=mtime_ns), scanned, root, root_dtypes)
+    return SourceScan(seen.of(source), scanned, root, root_dtypes)
 
 
 @contextmanager
-def _opened(source: str) -> Iterator[h5py.File]:
-    """The file read-only and without locks; what HDF5 says against it becomes a ScanError."""
+def _opened(source: str, seen: Seen) -> Iterator[h5py.File]:
+    """The file as HDF5 reads it; what HDF5 says against it becomes a ScanError."""
     try:
-        with h5py.File(source.removeprefix("file://"), "r", locking=False) as file:
+        with hdf5_file(source, seen) as file:
             yield file
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, RangeError) as error:
         raise ScanError(
             f"{source}: HDF5 cannot read it ({error}; {VERSIONS}); fetch it again, leave it out with "
             "source.pattern or set scan: {on_error: skip}"
         ) from error
-
-
-def _stat(file: h5py.File) -> tuple[int, int]:
-    """Size in bytes and mtime in nanoseconds of the open file itself, not of what its name leads to now."""
-    stat = os.fstat(file.id.get_vfd_handle())
-    return stat.st_size, stat.st_mtime_ns
 
 
 def _refuse_links(source: str, found: Tree, arrays: Sequence[str]) -> None:
@@ -126,8 +115,7 @@ class _Look:
     """What every array of one file is looked at with."""
 
     source: str
-    fd: int
-    end: int
+    seen: Seen
     concat: str | None
     split: bool
     listed: bool
@@ -179,13 +167,13 @@ class _Look:
             return values(node.id, node.plist, np.dtype(meta.dtype), node.shape)
         if codecs.numcodecs_refusal(meta.codec):
             return None
-        return decoded(found, meta, lambda offset, size: os.pread(self.fd, size, offset))
+        return decoded(found, meta, self.seen.read)
 
     def _chunks(self, node: Node, dtype: np.dtype[Any], optional: bool) -> Chunks | None:
         """Where the chunks lie; None if that cannot be said and the values are kept anyway."""
         steps = self.split and bool(node.dims) and node.dims[0] == self.concat
         try:
-            return locate(node, dtype, steps=steps, end=self.end)
+            return locate(node, dtype, steps=steps, end=self.seen.size)
         except Unsupported:
             if optional and node.plist.all_filters_avail():
                 return None

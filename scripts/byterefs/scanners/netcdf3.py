@@ -11,8 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +37,9 @@ from byterefs.scanners._netcdf3_header import MAGICS, Header, Variable, header
 from byterefs.scanners._roles import Roles
 
 
-def recognises(path: Path) -> bool:
+def recognises(file: BinaryIO) -> bool:
     """Whether the file starts as CDF-1, CDF-2 or CDF-5 does."""
-    with path.open("rb") as f:
-        return f.read(4) in MAGICS
+    return file.read(4) in MAGICS
 
 
 def scan(
@@ -64,7 +62,7 @@ def scan(
             for name in sorted(roles.attributes)
         }
     scanned = {name: item for name, item in items.items() if item}
-    seen_as = source._replace(size=seen.size, mtime_ns=seen.mtime_ns)
+    seen_as = seen.of(source)
     return SourceScan(seen_as, scanned, *found.root)
 
 
@@ -127,7 +125,7 @@ class _Look:
             raw = self.seen.read(v.begin, v.nbytes * v.pieces)
         else:
             at = range(v.begin, v.end, v.stride or 1) if v.pieces else ()
-            raw = b"".join(self.seen.read(offset, v.nbytes) for offset in at)
+            raw = b"".join(self.seen.ranges.read_many([(offset, v.nbytes) for offset in at]))
         return np.frombuffer(raw, v.dtype).reshape(v.shape)
 
 

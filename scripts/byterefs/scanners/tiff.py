@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import tifffile
@@ -61,10 +60,9 @@ BROKEN = (
 AGAIN = "fetch it again, name its format in scan.format or set scan: {on_error: skip}"
 
 
-def recognises(path: Path) -> bool:
+def recognises(file: BinaryIO) -> bool:
     """Whether the file starts as a TIFF or BigTIFF of either byte order does."""
-    with path.open("rb") as f:
-        return f.read(4) in MAGICS
+    return file.read(4) in MAGICS
 
 
 def scan(
@@ -83,7 +81,7 @@ def scan(
         axes, root = look.whole(page)
         if main in chosen:
             items |= axes
-    seen_as = source._replace(size=seen.size, mtime_ns=seen.mtime_ns)
+    seen_as = seen.of(source)
     return SourceScan(seen_as, {n: i for n, i in sorted(items.items()) if i}, *root)
 
 
@@ -99,7 +97,7 @@ def tags(source: str, seen: Seen) -> Iterator[TiffFile]:
     logger = logging.getLogger("tifffile")
     logger.addFilter(hear)
     try:
-        with TiffFile(seen.file) as file:
+        with TiffFile(seen.file, name=source) as file:
             yield file
     except (ScanError, *BROKEN) as error:
         refuse_unread(source, said)
