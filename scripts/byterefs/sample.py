@@ -10,16 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from byterefs.files import canonical
-from byterefs.grid import chunk_span, unlinear
+from byterefs.grid import chunk_grid, unlinear
 from byterefs.model import Array, Key, Placement, Refs, Source
+from byterefs.slabs import Slabs, boxes
 
 Prints = NDArray[np.uint64]
 WINDOW_BYTES = 64 * 2**20
@@ -58,35 +59,42 @@ def fingerprints(array: Array, sources: Mapping[str, Source], refs: Refs | None)
     """
     # an inline array's chunk is its global shape, which grows; its units decide what its values mean
     own = array.chunks if refs is not None else [array.attrs.get(k) for k in ("units", "calendar")]
-    common = canonical([array.array, array.dtype, array.fill, array.codec, own])
-    rows = None if refs is None else _Rows(array, refs)
+    common = hashlib.sha256(
+        canonical([array.array, array.dtype, array.fill, array.codec, own]).encode()
+    )
     out = np.empty(len(array.placements), np.uint64)
-    for i, p in enumerate(array.placements):
-        made = hashlib.sha256(common.encode())
-        made.update(canonical([p, sources[p.source]]).encode())
-        if rows is not None:
-            rows.update(made, p)
+    covered = [b""] * len(out) if refs is None else rows_of_slabs(array, refs)
+    for i, (p, rows) in enumerate(zip(array.placements, covered, strict=True)):
+        made = common.copy()
+        made.update(
+            f"{spelled(sources[p.source])} {p.source_array} {p.src_offset} {p.count} {p.dest}".encode()
+        )
+        made.update(rows)
         out[i] = int.from_bytes(made.digest()[:8], "big")
     return out
 
 
-class _Rows:
-    """The rows of an array as a grid, to hash the part that a placement covers."""
+@cache
+def spelled(source: Source) -> str:
+    """What is known of a source as text; it is asked for once per array."""
+    return canonical(source)
 
-    def __init__(self, array: Array, refs: Refs) -> None:
-        self.chunks = array.chunks
-        grid = tuple(-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True))
-        self.offset, self.size = refs.offset.reshape(grid), refs.size.reshape(grid)
-        self.inline = np.zeros(refs.offset.size, np.uint64)
-        for row, data in refs.data.items():
-            self.inline[row] = int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
-        self.inline = self.inline.reshape(grid)
 
-    def update(self, made: Any, p: Placement) -> None:
-        spans = (chunk_span(d, n, c) for d, n, c in zip(p.dest, p.count, self.chunks, strict=True))
-        box = tuple(slice(*span) for span in spans)
-        for grid in (self.offset, self.size, self.inline):
-            made.update(grid[box].tobytes())
+def rows_of_slabs(array: Array, refs: Refs) -> list[bytes]:
+    """The rows that each placement covers, as bytes: offset, size, and a hash of what is inline."""
+    grid = chunk_grid(array.shape, array.chunks)
+    inline = np.zeros(refs.offset.size, np.uint64)
+    for row, data in refs.data.items():
+        inline[row] = int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
+    columns = [c.reshape(grid) for c in (refs.offset, refs.size, inline)]
+    out = [b""] * len(array.placements)
+    slabs = Slabs.of(array.placements, len(grid))
+    for like in boxes(slabs, array.chunks, 0, grid[0]):
+        n = len(like.numbers)
+        held = np.stack([c[like.here].view(np.uint64).reshape(n, -1) for c in columns], axis=1)
+        for number, rows in zip(like.numbers.tolist(), held, strict=True):
+            out[number] = rows.tobytes()
+    return out
 
 
 def known(prints: Prints, previous: Prints) -> NDArray[np.bool_]:

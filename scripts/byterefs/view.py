@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,12 @@ import numpy as np
 from byterefs import urls, vrt
 from byterefs.chunks import ChunkIndex
 from byterefs.errors import StoreError
-from byterefs.files import digest
-from byterefs.grid import chunk_grid, chunk_span, fragment_steps, from_elements, linear, unlinear
-from byterefs.model import ABSENT, Array, Fragment, Key, Placement, Refs, Source
-from byterefs.physical import Have
+from byterefs.files import canonical, digest
+from byterefs.grid import chunk_grid, fragment_steps, from_elements
+from byterefs.model import Array, Fragment, Key, Placement, Refs, Source
 from byterefs.records import array_of
+from byterefs.rows import rows
+from byterefs.slabs import Slabs
 from byterefs.store import opened
 
 
@@ -36,6 +37,8 @@ class View:
         self._con, self.store = con, store
         self._meta: dict[str, str] = dict(con.execute("SELECT key, value FROM meta"))
         self._index = ChunkIndex(con)
+        self._fragments: dict[str, list[Fragment]] = {}
+        self._columns: dict[str, Slabs] = {}
         self.left_out: Mapping[str, str] = {}
         """array -> why this view is without it"""
 
@@ -215,64 +218,51 @@ class View:
         The digest covers source, stat, slab and chunk ranges of everything inside, so it is made
         from one row per source without reading the chunks.
         """
-        a, grid = self.arrays[array], self.grid(array)
-        steps = fragment_steps(grid)
-        inside: dict[int, list[Any]] = {}
-        for p in a.placements:
-            first, last = chunk_span(p.dest[0], p.count[0], a.chunks[0])
-            chunks = self._have[(p.source, p.source_array)].chunks
-            for k in range(first // steps, -(-last // steps)):
-                inside.setdefault(k, []).append([*p, chunks, self.sources[self.index[p.source]]])
-        out = []
-        for k in range(-(-grid[0] // steps)):
-            start, stop = k * steps, min((k + 1) * steps, grid[0])
-            made_of = [array, start, stop, list(grid[1:]), a.chunks, inside.get(k, [])]
-            out.append(Fragment(array, start, stop, digest(made_of)))
-        return out
+        if array not in self._fragments:
+            self._fragments[array] = list(self._cut(array))
+        return self._fragments[array]
+
+    def _cut(self, array: str) -> Iterator[Fragment]:
+        a, grid, slabs = self.arrays[array], self.grid(array), self._slabs(array)
+        steps, pairs = fragment_steps(grid), zip(slabs.sources, slabs.source_arrays, strict=True)
+        made_of = [f"{self._spelled[s]} {name} {self._ranges[s, name]}" for s, name in pairs]
+        first = slabs.dest[:, 0] // a.chunks[0]
+        last = -(-(slabs.dest[:, 0] + slabs.count[:, 0]) // a.chunks[0])
+        for start in range(0, grid[0], steps):
+            stop = min(start + steps, grid[0])
+            inside = np.flatnonzero((first < stop) & (last > start))
+            h = hashlib.sha256(canonical([array, start, stop, grid[1:], a.chunks]).encode())
+            h.update("\n".join(made_of[i] for i in inside.tolist()).encode())
+            for column in (slabs.src_offset, slabs.count, slabs.dest):
+                h.update(column[inside].astype("<i8").tobytes())
+            yield Fragment(array, start, stop, h.hexdigest())
 
     def refs(self, array: str, start: int = 0, stop: int | None = None) -> Refs:
         """Rows of ``refs_<array>`` for ``dim_0`` chunk keys ``[start, stop)``, in C order."""
-        a, grid = self.arrays[array], self.grid(array)
+        grid = self.grid(array)
         stop = grid[0] if stop is None else stop
-        shape = (stop - start, *grid[1:])
-        source = np.full(shape, -1, np.int32)
-        offset = np.full(shape, ABSENT, np.int64)
-        size = np.full(shape, ABSENT, np.int64)
-        data: dict[int, bytes] = {}
-        for p in a.placements:
-            spans = [chunk_span(d, n, c) for d, n, c in zip(p.dest, p.count, a.chunks, strict=True)]
-            first, last = max(spans[0][0], start), min(spans[0][1], stop)
-            if first >= last:
-                continue
-            spans[0] = (first, last)
-            shift = [
-                s // c - d // c for s, d, c in zip(p.src_offset, p.dest, a.chunks, strict=True)
-            ]
-            here = tuple(
-                slice(lo - (start if i == 0 else 0), hi - (start if i == 0 else 0))
-                for i, (lo, hi) in enumerate(spans)
-            )
-            there = tuple(slice(lo + s, hi + s) for (lo, hi), s in zip(spans, shift, strict=True))
-            own_offset, own_size, own_data = self._index.chunks(p.source, p.source_array)
-            source[here] = self.index[p.source]
-            offset[here] = own_offset[there]
-            size[here] = own_size[there]
-            for position, chunk in own_data.items():
-                key = [
-                    k - s for k, s in zip(unlinear(position, own_offset.shape), shift, strict=True)
-                ]
-                if all(lo <= k < hi for k, (lo, hi) in zip(key, spans, strict=True)):
-                    data[linear((key[0] - start, *key[1:]), shape)] = chunk
-        return Refs(source.ravel(), offset.ravel(), size.ravel(), dict(sorted(data.items())))
+        chunks = self.arrays[array].chunks
+        return rows(self._index, self._slabs(array), self.index, chunks, grid, start, stop)
+
+    def _slabs(self, array: str) -> Slabs:
+        if array not in self._columns:
+            a = self.arrays[array]
+            self._columns[array] = Slabs.of(a.placements, len(a.dims))
+        return self._columns[array]
 
     @cached_property
-    def _have(self) -> Mapping[tuple[str, str], Have]:
-        rows = self._con.execute(
-            "SELECT source, array, meta, a.digest, chunks FROM byterefs_arrays AS a JOIN sources USING (source_id)"
+    def _spelled(self) -> dict[str, str]:
+        """Source -> everything that is known of it, as text."""
+        return {s.source: canonical(s) for s in self.sources}
+
+    @cached_property
+    def _ranges(self) -> Mapping[tuple[str, str], str]:
+        """(source, source array) -> digest of where its chunks lie."""
+        found = self._con.execute(
+            "SELECT source, array, chunks FROM byterefs_arrays JOIN sources USING (source_id) "
+            "WHERE chunks IS NOT NULL"
         )
-        return {
-            (source, array): Have(meta, d, chunks, False) for source, array, meta, d, chunks in rows
-        }
+        return {(source, array): chunks for source, array, chunks in found}
 
 
 def top_folder(source: str) -> str:
