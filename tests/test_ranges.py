@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import serving
 from byterefs import buckets, ranges, web
 from byterefs.errors import AbsentError, RangeError
+from byterefs.model import Source
 from serving import S3, Web
 
 DATA = os.urandom(300_000)
@@ -243,6 +244,27 @@ def test_an_object_that_changes_between_two_reads_is_refused(s3_environment: S3)
         s3_environment.client.put_object(Bucket="changing", Key="x", Body=b"b" * 1000)
         with pytest.raises(RangeError, match="it changed while it was read"):
             found.read(0, 3)
+
+
+@pytest.mark.parametrize("where", ["http", "s3"])
+def test_a_source_whose_size_is_known_is_asked_for_its_bytes_only_and_compared(
+    tmp_path: Path, s3_environment: S3, where: str
+) -> None:
+    bucket = s3_environment.bucket(f"known{os.getpid()}") if where == "s3" else ""
+    (tmp_path / "a.bin").write_bytes(b"0123456789")
+    with serving.web(tmp_path) as site:
+        if bucket:
+            s3_environment.put_tree(bucket, tmp_path)
+        url = f"s3://{bucket}/a.bin" if bucket else f"{site.url}/a.bin"
+        with ranges.open(url) as first:
+            now = Source(url, first.size, None, first.etag)
+        site.forget()
+        with ranges.open(url, now) as known:
+            assert known.read(2, 3) == b"234"
+        assert len(site.requests) == (0 if bucket else 1)
+        for other in (Source(url, 11, None, None), Source(url, 9), Source(url, 10, None, "other")):
+            with ranges.open(url, other) as known, pytest.raises(RangeError, match="changed"):
+                known.read(2, 3)
 
 
 def test_an_empty_file_has_no_bytes_and_is_no_error(site: Web) -> None:

@@ -9,3 +9,14 @@ store plan`` <- ``view`` <- ``emitters reader`` <- ``verify sync``.
 """
 
 FORMAT = "mdim-refs/0.2"
+
+_READER = ("open", "read")
+
+
+def __getattr__(name: str) -> object:
+    """``open`` and ``read`` of :mod:`byterefs.reader`, which needs zarr; nothing else does."""
+    if name in _READER:
+        from importlib import import_module
+
+        return getattr(import_module("byterefs.reader"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

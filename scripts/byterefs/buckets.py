@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError
 
 from byterefs import urls
 from byterefs.errors import AbsentError, RangeError
+from byterefs.model import Source
 from byterefs.ranges import Ranges
 from byterefs.web import PASSING, Passing, tried
 
@@ -143,9 +144,13 @@ def gdal_options(access: Access) -> dict[str, str]:
 class open(Ranges):
     """An object, as the access that holds now reads it."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, seen: Source | None = None) -> None:
         self.source, self.access = source, current()
         self.bucket, self.key = split(source)
+        self.etag: str | None
+        if seen is not None and seen.size is not None:
+            self.size, self.etag, self.mtime_ns = seen.size, seen.etag, None
+            return
         head = tried(self._head, source)
         self.size = int(head["ContentLength"])
         self.etag = str(head["ETag"]).strip('"')
@@ -169,9 +174,13 @@ class open(Ranges):
                 answer = client(self.access).get_object(
                     Bucket=self.bucket, Key=self.key, Range=f"bytes={offset}-{offset + size - 1}"
                 )
-                if str(answer["ETag"]).strip('"') != self.etag:
+                total = int(answer["ContentRange"].rpartition("/")[2])
+                etag = str(answer["ETag"]).strip('"')
+                if total != self.size or self.etag not in (None, etag):
                     answer["Body"].close()
-                    raise RangeError(f"{self.source}: it changed while it was read; run again")
+                    raise RangeError(
+                        f"{self.source}: it changed while it was read, or since its scan; run again"
+                    )
                 data: bytes = answer["Body"].read()
             if len(data) != size:
                 raise Passing(f"it sends {len(data)} of {size} bytes")

@@ -19,6 +19,7 @@ from typing import Self, cast
 
 from byterefs import urls
 from byterefs.errors import AbsentError, RangeError
+from byterefs.model import Source
 
 Range = tuple[int, int]
 """offset and size, bytes"""
@@ -148,10 +149,11 @@ class Local(Ranges):
         self._file.close()
 
 
-def open(source: str) -> Ranges:
+def open(source: str, seen: Source | None = None) -> Ranges:
     """The byte ranges of a source: a path, ``file://``, ``http(s)://``, ``s3://`` or GDAL's name of one.
 
-    Raises RangeError where it is not there, cannot be asked for ranges, or answers with a page.
+    A server is asked first which version it has; with the size that an earlier look has ``seen`` it is
+    not, and each answer is compared with ``seen``. Raises RangeError where it is not there, cannot be asked for ranges, or answers with a page.
     """
     url = urls.to_url(source)
     scheme = url.partition("://")[0]
@@ -167,7 +169,7 @@ def open(source: str) -> Ranges:
             f"{source}: no byte can be asked of a {scheme!r} address; there are file, http, https and s3"
         )
     # a string, so that a local archive needs neither client
-    return cast(Ranges, import_module(CLIENTS[scheme]).open(source))
+    return cast(Ranges, import_module(CLIENTS[scheme]).open(source, seen))
 
 
 @contextmanager

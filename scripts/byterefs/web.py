@@ -21,6 +21,7 @@ from urllib3.exceptions import HTTPError, MaxRetryError
 
 from byterefs import urls
 from byterefs.errors import AbsentError, RangeError
+from byterefs.model import Source
 from byterefs.ranges import CONCURRENCY, Ranges
 
 ATTEMPTS = 6
@@ -197,9 +198,13 @@ def mtime_ns_of(headers: Mapping[str, str]) -> int | None:
 class open(Ranges):
     """A source on a web server that answers ranges."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, seen: Source | None = None) -> None:
         self.source, self.url = source, urls.to_url(source)
-        self.size, self.etag, self.mtime_ns = tried(self._look, shown(self.url))
+        self.known = seen is not None and seen.size is not None
+        if seen is not None and seen.size is not None:
+            self.size, self.etag, self.mtime_ns = seen.size, seen.etag, seen.mtime_ns
+        else:
+            self.size, self.etag, self.mtime_ns = tried(self._look, shown(self.url))
 
     def _look(self) -> tuple[int, str | None, int | None]:
         """Size, ETag and mtime by the first byte: HEAD is not allowed everywhere, nor does it prove ranges."""
@@ -276,7 +281,8 @@ class open(Ranges):
         now = (total, etag_of(headers), mtime_ns_of(headers))
         was = (self.size, self.etag, self.mtime_ns)
         if any(a is not None and b is not None and a != b for a, b in zip(now, was, strict=True)):
-            raise self._changed("it changed while it was read")
+            when = "since it was scanned" if self.known else "while it was read"
+            raise self._changed(f"it changed {when}")
 
     def _changed(self, why: str) -> RangeError:
         return RangeError(f"{shown(self.url)}: {why}; run again")

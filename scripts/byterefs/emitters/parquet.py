@@ -44,6 +44,7 @@ def emit(
     """
     paths, rules = view.paths(target), view.remap.get(target, [])
     parts = Parts(out, state)
+    files: dict[str, list[str]] = {name: [] for name in view.referenced()}
     for name in view.referenced():
         for file, flat, fragments, described in tables(view, name, rules, options.get("partition")):
 
@@ -56,11 +57,12 @@ def emit(
             ) -> bool:
                 return write_rows(path, flat, fragments, paths, info, described)
 
+            files[name].append(file)
             digests = [flat.fragments[i].digest for i in fragments]
             parts.file(file, [digests, rules, described], render)
     sources = source_table(view, paths)
     parts.file("sources.parquet", sources.to_pydict(), lambda path: write_table(sources, path))
-    parts.bytes("arrays.json", canonical(arrays_document(view, target)).encode() + b"\n")
+    parts.bytes("arrays.json", canonical(arrays_document(view, target, files)).encode() + b"\n")
     result = parts.finish()
     covered = {name: coverage(array) for name, array in view.arrays.items()}
     lines = opening(view, target=target, options=options, place=Place())
@@ -202,18 +204,21 @@ def source_table(view: View, paths: Sequence[str]) -> pa.Table:
 # --- arrays.json -----------------------------------------------------------------------------------
 
 
-def arrays_document(view: View, target: str) -> dict[str, Any]:
-    """``meta`` with the root attributes, and every array's row by name."""
+def arrays_document(view: View, target: str, files: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """``meta`` with the root attributes, every array's row by name, and the files of its references."""
     meta = {
         "format_version": FORMAT,
         "dataset": view.dataset,
         "title": view.title,
         "target": target,
+        "remap": [list(rule) for rule in view.remap.get(target, [])],
         "attrs": view.root,
         "attr_dtypes": view.root_dtypes,
         "varying_attrs": view.varying,
     }
     rows = {name: array_row(array) for name, array in view.arrays.items()}
+    for name, own in files.items():
+        rows[name]["files"] = list(own)
     for name, array in view.arrays.items():
         if array.storage != "referenced":
             rows[name]["values"] = base64.b64encode(inline_values(array)).decode()
