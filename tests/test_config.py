@@ -229,3 +229,26 @@ def test_the_modules_that_the_snakefile_imports_stay_light() -> None:
         "numcodecs",
     }
     assert heavy.isdisjoint(done.stdout.split())
+
+
+def test_names_and_slots_of_eras_are_text_however_yaml_reads_them(write):
+    path = write(select={"slot": ["date"]})
+    eras = "plan:\n  eras: {2009: {to: 20091231}, new: {from: [20100101]}}"
+    path.write_text(path.read_text().replace("plan:", eras))
+    assert config.load(path)["plan"]["eras"] == {
+        "2009": {"to": "20091231"},
+        "new": {"from": ["20100101"]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"plan": {"eras": "auto"}}, "plan.eras: eras follow each other along an axis; name it in plan.concat"),
+        ({"plan__eras": {"old": {}}}, "plan.eras: eras begin and end at slots; name the groups that make a slot"),
+        ({"plan__eras": {"a/b": {}}, "select": {"slot": ["date"]}}, "plan.eras: {'a/b': {}} does not fit: What a change"),
+        ({"plan__eras": {"old": {"until": "1"}}, "select": {"slot": ["date"]}}, "does not fit: What a change"),
+    ],
+)  # fmt: skip
+def test_eras_that_cannot_be_are_refused_by_the_config(write, changes, text):
+    assert text in refusal(write(**changes))

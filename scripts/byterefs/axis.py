@@ -54,6 +54,18 @@ class Units:
         return cftime.num2date(0, self.units, self.calendar)
 
 
+def label(value: Any, units: Units | None) -> str:
+    """A coordinate value in words: ``2010-01-01``, with the time of day where there is one; else the number."""
+    if units is None or not np.isfinite(value):
+        return str(value)
+    try:
+        when = cftime.num2date(value, units.units, units.calendar)
+    except (ValueError, OverflowError):
+        return f"{value} {units.units}"
+    day, _, clock = when.isoformat().partition("T")
+    return str(day if clock.startswith("00:00:00") else f"{day}T{clock.removesuffix(':00')}")
+
+
 def time_units(attrs: Any, inherited: Units | None = None) -> Units | None:
     """Units of a time coordinate; bounds without units of their own inherit (CF 7.1). None if not time."""
     units = attrs.get("units")

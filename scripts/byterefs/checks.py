@@ -51,8 +51,14 @@ def uncovered(meta: ArrayMeta) -> Any:
     return np.zeros((), meta.dtype)[()] if fill is None else fill
 
 
-def refuse_names(arrays: Mapping[str, Array]) -> None:
+def refuse_names(arrays: Mapping[str, Array], eras: Sequence[str] = ()) -> None:
     """Refuse array names that a table or a file system cannot tell apart (design section 4)."""
+    taken = {a.own.split("/")[0]: a.own for a in arrays.values()}
+    for era in eras:
+        if era in taken:
+            raise PlanError(
+                f"{era!r} is an array and an era, or a group of {taken[era]!r}; give the era another name in plan.eras"
+            )
     lower: dict[str, str] = {}
     for name in arrays:
         if name.lower() in lower:

@@ -11,6 +11,7 @@ import difflib
 import os
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,29 @@ def load_datasets(config: Mapping[str, Any], where: str = "config/config.yaml") 
 
 def load(path: Path) -> dict[str, Any]:
     """One dataset config with every default filled and its paths made absolute."""
-    dataset = check(read(path), "dataset", str(path))
+    dataset = check(_worded(read(path)), "dataset", str(path))
     _check_names(dataset, path)
     _check_select(dataset, path)
+    _check_eras(dataset, path)
     _fill_file_name(dataset, path)
     _check_targets(dataset, path)
     return _absolute(dataset)
+
+
+def _worded(dataset: Any) -> Any:
+    """The dataset with names and slots of eras as text: YAML reads ``2010`` and ``20100101`` as numbers."""
+    plan = dataset.get("plan") if isinstance(dataset, dict) else None
+    if isinstance(plan, dict) and isinstance(plan.get("eras"), dict):
+        plan["eras"] = _texts(plan["eras"])
+    return dataset
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _texts(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_texts(v) for v in value]
+    return str(value) if isinstance(value, int | date) else {} if value is None else value
 
 
 def read(path: Path) -> Any:
@@ -193,6 +211,19 @@ def _check_select(dataset: Mapping[str, Any], path: Path) -> None:
                     f"{path}: select.{key}: {group!r} is no named group of source.pattern "
                     f"(it has: {known}); write (?P<{group}>…) in the pattern"
                 )
+
+
+def _check_eras(dataset: Mapping[str, Any], path: Path) -> None:
+    """Refuse eras without an axis to follow each other on, and slots where there are none."""
+    eras = dataset["plan"]["eras"]
+    if eras != "refuse" and dataset["plan"]["concat"] is None:
+        raise ConfigError(
+            f"{path}: plan.eras: eras follow each other along an axis; name it in plan.concat"
+        )
+    if isinstance(eras, dict) and not dataset["select"]["slot"]:
+        raise ConfigError(
+            f"{path}: plan.eras: eras begin and end at slots; name the groups that make a slot in select.slot"
+        )
 
 
 def _fill_file_name(dataset: dict[str, Any], path: Path) -> None:

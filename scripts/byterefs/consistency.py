@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from byterefs.axis import Units
@@ -57,6 +57,22 @@ def signature(
     return out
 
 
+STATIC = "values"
+"""what a signature calls the digest of an array that has no concat axis"""
+
+
+def readable(sig: Signature) -> Signature:
+    """What of a signature matters to a reader of values, such as GDAL on a VRT: not how they are stored."""
+    dtype = sig["dtype"]
+    plain = "=" + dtype[1:] if dtype[0] in "<>" else dtype
+    return {k: v for k, v in sig.items() if k not in ("chunks", "codec")} | {"dtype": plain}
+
+
+def difference(one: Signature, two: Signature) -> str | None:
+    """The first key in which two signatures differ; None if none does."""
+    return next((k for k in (*one, *two) if one.get(k) != two.get(k)), None)
+
+
 def runs(order: Sequence[tuple[str, Signature]]) -> list[dict[str, Any]]:
     """Runs of neighbouring sources with one signature: the era boundaries of an array."""
     out: list[dict[str, Any]] = []
@@ -70,29 +86,44 @@ def runs(order: Sequence[tuple[str, Signature]]) -> list[dict[str, Any]]:
 
 
 def report(
-    signatures: Mapping[str, Sequence[tuple[str, Signature]]], extra: Mapping[str, Any]
+    signatures: Mapping[str, Sequence[tuple[str, Signature]]], at: Callable[[str], str | None]
 ) -> dict[str, Any]:
-    """The consistency report: per array its runs; equal signatures carry equal ids."""
+    """Per array the runs of sources with one signature and the signatures by their id.
+
+    ``at`` says where a source begins along the axis; equal signatures have equal ids.
+    """
     arrays = {}
     for array, order in sorted(signatures.items()):
+        known: dict[str, Signature] = {}
         found = runs(order)
         for run in found:
-            run["id"] = digest(run["signature"])[:12]
-        arrays[array] = {"consistent": len({r["id"] for r in found}) <= 1, "runs": found}
-    return {"arrays": arrays, **extra}
+            sig = run.pop("signature")
+            run["id"] = digest(sig)[:12]
+            known[run["id"]] = sig
+            run |= {"from": at(run["first"]), "to": at(run["last"])}
+        arrays[array] = {"consistent": len(known) <= 1, "runs": found, "signatures": known}
+    return {"arrays": arrays}
 
 
-def check(array: str, order: Sequence[tuple[str, Signature]], dataset: str) -> None:
-    """Refuse an array whose sources differ, naming the two sources and both values."""
+def check(array: str, order: Sequence[tuple[str, Signature]], dataset: str, era: str = "") -> None:
+    """Refuse an array whose sources differ, naming the two sources and both values.
+
+    Values without the concat axis are left to :func:`check_static`, which can say where they differ.
+    """
     first_source, first = order[0]
     for source, sig in order:
-        if sig == first:
+        if sig == first or difference({**first, STATIC: None}, {**sig, STATIC: None}) is None:
             continue
-        what = next(k for k in (*first, *sig) if sig.get(k) != first.get(k))
+        what = difference(first, sig)
+        way_out = (
+            f"in era {era!r}: end it between them in plan.eras"
+            if era
+            else f"per array: say plan.eras: auto in config/datasets/{dataset}.yaml, or give these sources a "
+            f"dataset of their own (source.pattern)"
+        )
         raise PlanError(
-            f"{source}: array {array!r} has {what} {shown(sig.get(what))}, and {first_source} has "
-            f"{shown(first.get(what))}; one {what} per array: give these sources a dataset of their own "
-            f"(source.pattern in config/datasets/{dataset}.yaml), see plan/consistency.json for the runs"
+            f"{source}: array {array!r} has {what} {shown(sig.get(what or ''))}, and {first_source} has "
+            f"{shown(first.get(what or ''))}; one {what} {way_out}; see plan/consistency.html for the runs"
         )
 
 

@@ -130,6 +130,13 @@ class Array:
     """sorted by dest; an inline array may have some too, for the VRT to read its sources"""
     refused: str | None = None
     """why ``refs_<array>`` cannot exist although the VRT reads it: the misaligned placement, named"""
+    era: str = ""
+    """the group of the array's era; empty where the dataset has none, and for what lies across all of them"""
+
+    @property
+    def own(self) -> str:
+        """The array's name in its sources, without the group of its era."""
+        return self.array.removeprefix(f"{self.era}/") if self.era else self.array
 
 
 @dataclass(frozen=True, slots=True)

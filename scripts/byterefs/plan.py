@@ -7,55 +7,41 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from byterefs import FORMAT, consistency, urls, vrt
-from byterefs.arrays import Maker
-from byterefs.axis import Units
-from byterefs.checks import refuse_names
+from byterefs import FORMAT, urls, vrt
+from byterefs.compose import Plan, compose
 from byterefs.discover import select
-from byterefs.engines import ENGINES, Concat, Layout, find_concat
-from byterefs.errors import PlanError
+from byterefs.errors import ByteRefsError, PlanError
 from byterefs.files import canonical, digest, replacing, write_json
 from byterefs.grid import elements
-from byterefs.model import Array
 from byterefs.physical import Physical
 from byterefs.records import array_row
-from byterefs.roles import Roles, by_value
 from byterefs.store import reading, writing
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The global arrays of a dataset and what is said of it as a whole."""
-
-    arrays: Mapping[str, Array]
-    order: tuple[str, ...]
-    """planned sources in plan order"""
-    root: Mapping[str, Any]
-    root_dtypes: Mapping[str, str]
-    varying: Sequence[str]
-    report: Mapping[str, Any]
-
-
 def plan(store: Path, out: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Write placements into the store, and ``plan.vrt`` and ``consistency.json`` into ``out``.
+    """Write placements into the store, and ``plan.vrt`` and the consistency report into ``out``.
 
-    Returns ``{"digest", "counts"}``. Raises PlanError, after the report is written, for sources that
-    cannot be one dataset; the store and an earlier plan.vrt are then left as they were.
+    Returns ``{"digest", "counts", "refused"}``. Raises PlanError for sources that cannot be one dataset:
+    the report is written all the same, the store and an earlier plan.vrt are left as they were.
     """
-    with reading(store) as con:
-        physical = Physical.load(con)
-        chosen, lost = choose(physical, config)
-        made = build(physical, chosen, lost, config, out)
+    report: dict[str, Any] = {"dataset": config["dataset"]}
     remap = config.get("remap") or {}
-    check_remap(made.order, remap)
-    text = vrt.write(made.arrays, made.root, made.root_dtypes)
+    try:
+        with reading(store) as con:
+            physical = Physical.load(con)
+            chosen, report["lost"] = choose(physical, config)
+            made = compose(physical, chosen, config, report)
+        check_remap(made.order, remap)
+        text = vrt.write(made.all_arrays, made.root, made.root_dtypes)
+    except ByteRefsError as e:
+        write_report(out, {**report, "refused": str(e)})
+        raise
+    write_report(out, report)
     facts = {
         "dataset": config["dataset"],
         "title": config.get("title") or config["dataset"],
@@ -65,18 +51,23 @@ def plan(store: Path, out: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "prefix": provider_prefix(config),
         "order": canonical(list(made.order)),
         "wanted": canonical(list((config.get("scan") or {}).get("arrays") or [])),
+        "eras": canonical(list(made.eras)),
+        "across": canonical(sorted(made.across)),
     }
     save(store, made, facts, remap, text)
     with replacing(out / "plan.vrt") as part:
         part.write_text(text)
     n = sum(len(a.placements) for a in made.arrays.values())
     counts = {"sources": len(made.order), "arrays": len(made.arrays), "placements": n}
+    if made.eras:
+        counts["eras"] = len(made.eras)
     refused = {a.array: a.refused for a in made.arrays.values() if a.refused}
-    return {
-        "digest": digest([facts, text, remap]),
-        "counts": counts,
-        "refused": refused,
-    }
+    return {"digest": digest([facts, text, remap]), "counts": counts, "refused": refused}
+
+
+def write_report(out: Path, report: Mapping[str, Any]) -> None:
+    """The consistency report as JSON and as a page; its table goes to the log where something differs."""
+    write_json(out / "consistency.json", report)
 
 
 def choose(physical: Physical, config: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
@@ -95,90 +86,7 @@ def choose(physical: Physical, config: Mapping[str, Any]) -> tuple[list[str], di
         root=select.root(config["source"]),
     )
     lost = {s: f"{winner} is preferred in its slot" for s, winner in found.losers.items()}
-    return sorted(found.winners.values()), {**physical.refused, **lost}
-
-
-def build(
-    physical: Physical,
-    chosen: Sequence[str],
-    lost: Mapping[str, str],
-    config: Mapping[str, Any],
-    out: Path,
-) -> Plan:
-    """The plan of the chosen sources. Writes ``consistency.json`` into ``out`` before it refuses."""
-    options = config.get("plan") or {}
-    if options.get("eras", "refuse") != "refuse":
-        raise PlanError(f"plan.eras: {options['eras']!r} is not built yet; only 'refuse' is")
-    roles = Roles.of(physical, chosen, config)
-    concat = find_concat(physical, chosen, options["concat"]) if options.get("concat") else None
-    if concat is None and len(chosen) > 1:
-        raise PlanError(
-            f"dataset {config['dataset']!r}: {len(chosen)} sources and no plan.concat; name the axis that joins them"
-        )
-    layout = Layout(tuple(chosen), {}, {})
-    report: dict[str, Any] = {"lost": dict(sorted(lost.items()))}
-    if concat is not None:
-        signatures = sign(physical, chosen, concat, roles)
-        write_json(out / "consistency.json", consistency.report(signatures, report))
-        layout = ENGINES[options.get("engine", "coordinates")](physical, chosen, concat, options)
-    signatures = sign(physical, layout.order, concat, roles, layout.sizes)
-    report = consistency.report(signatures, report)
-    write_json(out / "consistency.json", report)
-    maker = Maker(physical, layout, concat, roles, config)
-    arrays, left_out = make(maker, signatures, config["dataset"])
-    report |= {"left_out": left_out, "varying_attrs": {n: v for n, v in maker.varying.items() if v}}
-    write_json(out / "consistency.json", report)
-    refuse_names(arrays)
-    root, dtypes, varying = physical.roots(layout.order)
-    return Plan(arrays, layout.order, root, dtypes, varying, report)
-
-
-def make(
-    maker: Maker,
-    signatures: Mapping[str, Sequence[tuple[str, consistency.Signature]]],
-    dataset: str,
-) -> tuple[dict[str, Array], dict[str, str]]:
-    """The global arrays, and why others were left out: scalars that nobody asked for and that vary."""
-    arrays, left_out = {}, {}
-    for name, order in sorted(signatures.items()):
-        try:
-            consistency.check(name, order, dataset)
-            arrays[name] = maker.array(name)
-        except PlanError as e:
-            if name in maker.roles.needed:
-                raise
-            left_out[name] = str(e)
-            log.warning("plan %s: %r is left out: %s", dataset, name, e)
-    return arrays, left_out
-
-
-def sign(
-    physical: Physical,
-    order: Sequence[str],
-    concat: Concat | None,
-    roles: Roles,
-    sizes: Mapping[str, int] = MappingProxyType({}),
-) -> dict[str, list[tuple[str, consistency.Signature]]]:
-    """Per array, each source's signature in plan order; ``sizes`` are those of the layout."""
-    dims = set(sizes) | ({concat.dim} if concat else set())
-    out: dict[str, list[tuple[str, consistency.Signature]]] = {}
-    cache: dict[tuple[str, bool, Units | None], consistency.Signature] = {}
-    for name in sorted({a for s in order for a in physical.have[s]}):
-        inline = by_value(physical, order, name, roles, sizes)
-        for source in order:
-            if name not in physical.have[source]:
-                continue
-            meta = physical.meta(source, name)
-            # units are converted along the concat axis only; a scalar that counts from another day differs
-            along = not dims.isdisjoint(meta.dims)
-            units = roles.units(physical, source, name) if along else None
-            key = (physical.have[source][name].meta, inline, units)
-            if key not in cache:
-                cache[key] = consistency.signature(
-                    physical.metas[key[0]], concat=dims, by_value=inline, units=units
-                )
-            out.setdefault(name, []).append((source, cache[key]))
-    return out
+    return sorted(found.winners.values()), dict(sorted({**physical.refused, **lost}.items()))
 
 
 def check_remap(sources: Sequence[str], remap: Mapping[str, Mapping[str, str]]) -> None:
@@ -219,7 +127,7 @@ def save(
             "INSERT INTO remap VALUES (?, ?, ?)",
             [(t, p, r) for t, rules in sorted(remap.items()) for p, r in sorted(rules.items())],
         )
-        for a in made.arrays.values():
+        for a in made.all_arrays.values():
             con.execute(f"INSERT INTO arrays VALUES ({', '.join('?' * 16)})", array_row(a))
             con.executemany(
                 "INSERT INTO placements VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from byterefs.artefact import first_difference, refuse, short, value_at
 from byterefs.axis import missing_marks
 from byterefs.codecs import fill_value
+from byterefs.dimensions import folder
 from byterefs.emitters import Reader
 from byterefs.errors import VerifyError
 from byterefs.grid import chunk_window, linear, unlinear
@@ -166,12 +167,21 @@ class Axes:
 
     def __init__(self, view: View, oracle: Oracle) -> None:
         self.view, self.oracle = view, oracle
-        self.of: dict[str, list[Array]] = {}
-        """dimension -> its one-dimensional coordinates"""
+        self.of: dict[tuple[str, str], list[Array]] = {}
+        """(group, dimension) -> the one-dimensional coordinates there"""
         for a in view.arrays.values():
             if a.kind == "coord" and a.values is not None and len(a.dims) == 1:
-                self.of.setdefault(a.dims[0], []).append(a)
+                self.of.setdefault((folder(a.array), a.dims[0]), []).append(a)
         self.seen: set[tuple[str, str, int, int, int]] = set()
+
+    def along(self, array: Array, dim: str) -> list[Array]:
+        """The coordinates of a dimension in the nearest group that has some of the array's length, up to its era."""
+        length, group = array.shape[array.dims.index(dim)], folder(array.array)
+        while True:
+            found = [c for c in self.of.get((group, dim), []) if c.shape == (length,)]
+            if found or group == array.era:
+                return found
+            group = folder(group)
 
     def check(self, array: Array, p: Placement) -> int:
         """Compare the coordinates at a slab with the source's own; how many values. Raises VerifyError.
@@ -180,9 +190,9 @@ class Axes:
         """
         compared = 0
         for dim, src, n, dest in zip(array.dims, p.src_offset, p.count, p.dest, strict=True):
-            for coordinate in self.of.get(dim, []):
-                name = coordinate.array
-                key = (p.source, name, src, n, dest)
+            for coordinate in self.along(array, dim):
+                name = coordinate.own
+                key = (p.source, coordinate.array, src, n, dest)
                 if key in self.seen or not self.oracle.exists(p.source, name):
                     continue
                 self.seen.add(key)
@@ -204,21 +214,26 @@ def time_units(
 
     Bounds without units of their own count as the coordinate that names them (CF 7.1).
     """
-    names = [
-        array.array,
-        *(n for n, a in view.arrays.items() for b in BOUNDS if a.attrs.get(b) == array.array),
-    ]
-    for name in names:
-        units = view.arrays[name].attrs.get("units")
+    parents = [a for a in view.arrays.values() if a.era == array.era and bounds(a) & {array.own}]
+    for a in (array, *parents):
+        units = a.attrs.get("units")
         if not isinstance(units, str) or " since " not in units:
             continue
-        own = oracle.text(p.source, p.source_array if name == array.array else name, "units")
+        name = p.source_array if a is array else a.own
+        own = oracle.text(p.source, name, "units")
         if own is None or own == units:
             return None
-        calendar = str(view.arrays[name].attrs.get("calendar", "standard"))
+        calendar = str(a.attrs.get("calendar", "standard"))
         theirs = oracle.text(p.source, name, "calendar") or "standard"
         return (units, calendar), (own, theirs)
     return None
+
+
+def bounds(coordinate: Array) -> set[str]:
+    """The arrays that a coordinate names as its bounds, by their names in the sources."""
+    here = folder(coordinate.own)
+    words = [str(coordinate.attrs[b]) for b in BOUNDS if b in coordinate.attrs]
+    return {*words, *(f"{here}/{w}" for w in words if here)}
 
 
 # --- byte ranges -----------------------------------------------------------------------------------

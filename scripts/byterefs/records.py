@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,9 @@ def array_row(a: Array) -> tuple[Any, ...]:
     )
 
 
-def array_of(row: tuple[Any, ...], placements: tuple[Placement, ...]) -> Array:
+def array_of(
+    row: tuple[Any, ...], placements: tuple[Placement, ...], eras: Sequence[str] = ()
+) -> Array:
     """An Array from a row of the working store's ``arrays``; affine values are computed."""
     (
         name,
@@ -74,4 +77,5 @@ def array_of(row: tuple[Any, ...], placements: tuple[Placement, ...]) -> Array:
         values=values,
         placements=placements,
         refused=refused,
+        era=next((e for e in eras if name.startswith(f"{e}/")), ""),
     )

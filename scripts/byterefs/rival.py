@@ -29,7 +29,8 @@ def check_mosaic(view: View, *, full: bool) -> dict[str, Any]:
     for names, sources in groups(view, chosen).items():
         try:
             with TemporaryDirectory() as folder:
-                text = vrt_plan.mosaic(sources, names, Path(folder) / "mosaic.vrt")
+                own = [view.arrays[name].own for name in names]
+                text = vrt_plan.mosaic(sources, own, Path(folder) / "mosaic.vrt")
                 theirs = vrt_plan.read(text, folder, "gdal mdim mosaic")
         except PlanError as e:
             report["refused"][", ".join(names)] = str(e)
@@ -37,7 +38,8 @@ def check_mosaic(view: View, *, full: bool) -> dict[str, Any]:
             continue
         report["sources"] += len(sources)
         for name in names:
-            report["placements"] += compare(view.arrays[name], theirs.arrays[name], sources)
+            ours = view.arrays[name]
+            report["placements"] += compare(ours, theirs.arrays[ours.own], sources)
     return report
 
 
@@ -46,7 +48,7 @@ def groups(view: View, chosen: Sequence[str]) -> dict[tuple[str, ...], list[str]
     several = len(view.sources) > 1
     having: dict[str, list[str]] = {}
     for a in view.arrays.values():
-        along = a.kind == "data" and a.storage == "referenced" and "/" not in a.array
+        along = a.kind == "data" and a.storage == "referenced" and "/" not in a.own
         if along and (len(a.placements) > 1 or not several):
             for p in a.placements:
                 having.setdefault(p.source, []).append(a.array)

@@ -41,6 +41,8 @@ class View:
         self._columns: dict[str, Slabs] = {}
         self.left_out: Mapping[str, str] = {}
         """array -> why this view is without it"""
+        self.with_across = False
+        """whether ``arrays`` has what lies across all eras too, which only a VRT can hold"""
 
     @classmethod
     def open(cls, store: Path) -> Self:
@@ -75,6 +77,14 @@ class View:
         other.left_out = {**self.left_out, **arrays}
         return other
 
+    def across_eras(self) -> Self:
+        """The same view with the arrays that lie across all eras; it shares this one's connection."""
+        if self.with_across or not self._across:
+            return self
+        other = type(self)(self._con, self.store)
+        other.left_out, other.with_across = self.left_out, True
+        return other
+
     @property
     def dataset(self) -> str:
         """Name of the dataset."""
@@ -90,12 +100,13 @@ class View:
         """The plan as a VRT, sources verbatim."""
         if not self.left_out:
             return self._meta["plan"]
-        return vrt.write(self.arrays, self.root, self.root_dtypes)
+        return vrt.write(self.across_eras().arrays, self.root, self.root_dtypes)
 
     def vrt_for(self, target: str) -> str:
         """The plan as a VRT with the paths under which ``target`` serves the sources."""
+        arrays = self.across_eras().arrays
         return vrt.write(
-            self.arrays, self.root, self.root_dtypes, lambda source: self.published(source, target)
+            arrays, self.root, self.root_dtypes, lambda source: self.published(source, target)
         )
 
     @cached_property
@@ -140,11 +151,30 @@ class View:
             'SELECT array, kind, storage, dims, shape, chunks, dtype, fill, codec, attrs, affine, "values", '
             "attr_dtypes, grid_mapping, info, refused FROM arrays ORDER BY array"
         )
+        hidden = set(self.left_out) | (set() if self.with_across else self._across)
         return {
-            row[0]: array_of(row, placements.get(row[0], ()))
+            row[0]: array_of(row, placements.get(row[0], ()), self.eras)
             for row in rows
-            if row[0] not in self.left_out
+            if row[0] not in hidden
         }
+
+    @cached_property
+    def _across(self) -> set[str]:
+        return set(json.loads(self._meta.get("across", "[]")))
+
+    def across_digests(self) -> dict[str, Any]:
+        """``{"across": {array: digest}}`` of what lies across all eras; ``{}`` where nothing does."""
+        arrays = self.across_eras().arrays
+        return (
+            {"across": {n: array_digest(arrays[n]) for n in sorted(self._across)}}
+            if self._across
+            else {}
+        )
+
+    @cached_property
+    def eras(self) -> list[str]:
+        """Groups of the eras in the order of the axis; none where the dataset is not cut into eras."""
+        return list(json.loads(self._meta.get("eras", "[]")))
 
     @cached_property
     def _placements(self) -> dict[str, tuple[Placement, ...]]:
@@ -203,10 +233,20 @@ class View:
 
     @property
     def shown(self) -> str:
-        """The array that examples show: the config's first wanted one, else the data array with most axes."""
-        data = [a.array for a in self.arrays.values() if a.kind == "data"] or list(self.arrays)
-        wanted = [name for name in json.loads(self._meta["wanted"]) if name in data]
-        return wanted[0] if wanted else max(data, key=lambda name: len(self.arrays[name].dims))
+        """The array that examples show: the config's first wanted one, else the data array with most axes.
+
+        Of several eras it is that of the newest, or what lies across them.
+        """
+        data = [a for a in self.arrays.values() if a.kind == "data"] or list(self.arrays.values())
+        newest = next((e for e in ("", *self.eras[::-1]) if any(a.era == e for a in data)), "")
+        own = {a.own: a for a in data if a.era == newest}
+        wanted = [own[name] for name in json.loads(self._meta["wanted"]) if name in own]
+        return (wanted or [max(own.values(), key=lambda a: len(a.dims))])[0].array
+
+    @property
+    def shown_era(self) -> str:
+        """The group that examples open; empty for the root."""
+        return self.arrays[self.shown].era
 
     def grid(self, array: str) -> Key:
         """Global chunk grid: ``ceil(shape / chunks)``."""
@@ -297,6 +337,7 @@ def receipt(view: View) -> dict[str, Any]:
         "sources": digest([list(s) for s in view.sources]),
         "remap": digest(view.remap),
         "refused": {a.array: a.refused for a in view.arrays.values() if a.refused},
+        **view.across_digests(),
     }
     counts = {
         "arrays": len(view.arrays),

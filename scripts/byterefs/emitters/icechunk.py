@@ -369,6 +369,7 @@ def opening(
         "https": "icechunk.credentials.HttpAccess",
         "s3": "icechunk.s3_anonymous_credentials()",
     }
+    group = f"group={view.shown_era!r}, " if view.shown_era else ""
     pairs = ", ".join(f"{u!r}: {access[u.partition('://')[0]]}" for u in containers.values())
     return {
         "gdal": [f"gdal mdim info 'ZARR:\"/vsiicechunk/{{{place.gdal()}}}\"'"],
@@ -377,7 +378,7 @@ def opening(
             *registering(view.arrays.values(), "zarr"),
             f"access = icechunk.containers_credentials({{{pairs}}})",
             f"repo = icechunk.Repository.open({storage(place)}, authorize_virtual_chunk_access=access)",
-            'ds = xr.open_zarr(repo.readonly_session("main").store, consolidated=False)',
+            f'ds = xr.open_zarr(repo.readonly_session("main").store, {group}consolidated=False)',
         ],
     }
 

@@ -266,7 +266,8 @@ def opening(
     # at a URL fsspec takes a folder for one by the slash at its end
     documents = {"ds": place.url() + "/" * place.remote}
     documents |= {"ds_json": place.url(json_name(view))} if json else {}
-    call = 'xr.open_dataset("reference://", engine="zarr", consolidated=False, storage_options='
+    group = f"group={view.shown_era!r}, " if view.shown_era else ""
+    call = f'xr.open_dataset("reference://", engine="zarr", {group}consolidated=False, storage_options='
     lines = {
         "gdal": [f"gdal mdim info 'ZARR:\"/vsikerchunk_parquet_ref/{{{place.gdal()}}}\"'"],
         "xarray": ["import xarray as xr", *registering(view.arrays.values(), "numcodecs")]

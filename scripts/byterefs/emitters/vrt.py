@@ -34,7 +34,7 @@ def emit(
         with replacing(out / file) as part:
             part.write_text(text)
     lines = opening(view, target=target, options=options, place=Place())
-    write_open(out, view, "vrt", target, lines, every_reader(view.arrays, ["gdal"]))
+    write_open(out, view, "vrt", target, lines, every_reader(view.across_eras().arrays, ["gdal"]))
     return {"digest": digest(text)}
 
 
@@ -42,14 +42,15 @@ def opening(
     view: View, *, target: str, options: Mapping[str, Any], place: Place
 ) -> dict[str, list[str]]:
     """The lines that open this form."""
-    file, array = place.gdal(f"{view.dataset}.vrt"), "/" + view.shown
+    shown = view.across_eras().shown
+    file, array = place.gdal(f"{view.dataset}.vrt"), f"/{shown}"
     opened = f"gdal.OpenEx({file!r}, gdal.OF_MULTIDIM_RASTER).GetRootGroup()"
     return {
         "gdal": [
             f"gdal mdim info {file}",
             f"from osgeo import gdal; a = {opened}.OpenMDArrayFromFullname({array!r}); print(a.shape)",
         ],
-        "r": ["library(stars)", f'read_mdim("{file}", variable = "{view.shown}")'],
+        "r": ["library(stars)", f'read_mdim("{file}", variable = "{shown}")'],
     }
 
 
