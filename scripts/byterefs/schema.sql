@@ -184,3 +184,40 @@ SELECT
 FROM {refs_table} AS r
 LEFT JOIN sources AS s ON s.source_id = r.source_id
 LEFT JOIN byterefs_info AS i ON i.info_id = r.info_id;
+
+-- name: held
+-- A range cache of a reader: which chunks' bytes are held, and where. Joins refs_<array> by path
+-- (its source), offset and size.
+CREATE TABLE IF NOT EXISTS held (
+    source TEXT NOT NULL,          -- verbatim as in sources, never remapped; of a derived chunk its name
+    version TEXT NOT NULL,         -- its ETag, or else size and mtime
+    "offset" BIGINT NOT NULL,
+    size BIGINT NOT NULL,
+    held TEXT NOT NULL CHECK (held IN ('ref', 'inline', 'copy', 'link')),
+    data BLOB,                     -- of inline ones
+    path TEXT,                     -- of copies, below this folder; of links, a local copy of the source
+    crc INTEGER,                   -- CRC-32 of the bytes
+    used BIGINT NOT NULL,          -- nanoseconds since 1970
+    PRIMARY KEY (source, version, "offset", size)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS held_used ON held (used, size) WHERE held IN ('inline', 'copy');
+CREATE INDEX IF NOT EXISTS held_path ON held (path) WHERE path IS NOT NULL;
+
+CREATE TABLE IF NOT EXISTS links (
+    source TEXT NOT NULL,
+    version TEXT NOT NULL,
+    path TEXT NOT NULL,
+    size BIGINT NOT NULL,
+    mtime_ns BIGINT NOT NULL,
+    PRIMARY KEY (source, version)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS lineage (
+    derived TEXT NOT NULL,
+    version TEXT NOT NULL,         -- sha256 of what it was made of
+    source TEXT NOT NULL,
+    source_version TEXT NOT NULL,
+    "offset" BIGINT NOT NULL,
+    size BIGINT NOT NULL,
+    PRIMARY KEY (derived, source, source_version, "offset", size)
+) WITHOUT ROWID;

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from byterefs.reader.fetch import CONCURRENCY
+from byterefs.reader.held import LIMIT
 from byterefs.reader.windows import DECODED, NativeArray, Values, Window
 from byterefs.reader.zarr_store import TableStore
 
@@ -21,17 +22,26 @@ def open(
     drop: Sequence[str] = (),
     concurrency: int = CONCURRENCY,
     memory: int = DECODED,
+    cache: str | Path | None = None,
+    cache_limit: int = LIMIT,
 ) -> TableStore:
     """A published table (form ``sqlite`` or ``parquet``, a path or a URL) as a read-only Zarr v3 store.
 
     ``target`` says whose paths are read; ``drop`` names arrays to leave out; ``concurrency`` bounds the
-    requests at a time, ``memory`` the bytes of decoded chunks that :func:`read` keeps.
+    requests at a time, ``memory`` the bytes of decoded chunks that :func:`read` keeps. In the folder
+    ``cache`` what was fetched stays, up to about ``cache_limit`` bytes, and is not fetched again.
 
     Raises StoreError for what is no table of mdim-refs/0.2 or cannot be read right, RemapError for a
     target that the table does not serve.
     """
     return TableStore(
-        str(location), target=target, drop=drop, concurrency=concurrency, memory=memory
+        str(location),
+        target=target,
+        drop=drop,
+        concurrency=concurrency,
+        memory=memory,
+        cache=cache,
+        cache_limit=cache_limit,
     )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from byterefs import ranges, urls
 from byterefs.errors import RangeError
 from byterefs.model import Source
+from byterefs.reader.held import Held
 from byterefs.reader.table import Ref
 
 CONCURRENCY = 16
@@ -50,16 +51,26 @@ def requests(refs: Sequence[Ref]) -> list[Request]:
 
 
 class Fetcher:
-    """Fetches the encoded bytes of chunks, at most ``concurrency`` requests at a time."""
+    """Fetches the encoded bytes of chunks, at most ``concurrency`` requests at a time; not what is ``held``."""
 
-    def __init__(self, concurrency: int = CONCURRENCY) -> None:
-        self.concurrency = concurrency
+    def __init__(self, concurrency: int = CONCURRENCY, held: Held | None = None) -> None:
+        self.concurrency, self.held = concurrency, held
 
     def fetch(self, refs: Sequence[Ref]) -> list[bytes]:
         """The encoded bytes of each chunk, in the order given.
 
         Raises RangeError for a source that is not what was scanned, or that does not give its bytes.
         """
+        if self.held is None:
+            return self._fetch(refs)
+        found = self.held.get(dict(enumerate(refs)))
+        asked = [i for i in range(len(refs)) if i not in found]
+        fresh = self._fetch([refs[i] for i in asked])
+        self.held.put([refs[i] for i in asked], fresh)
+        found |= dict(zip(asked, fresh, strict=True))
+        return [found[i] for i in range(len(refs))]
+
+    def _fetch(self, refs: Sequence[Ref]) -> list[bytes]:
         found = [ref.data or b"" for ref in refs]
         planned = requests(refs)
         for request, blob in zip(planned, self._blobs(planned), strict=True):

@@ -55,6 +55,7 @@ class ParquetTable(Table):
             )
         self.dataset, self.title = meta.get("dataset", ""), meta.get("title", "")
         self.root = meta.get("attrs") or {}
+        self._rules = [(str(a), str(b)) for a, b in meta.get("remap") or []]
         self.arrays = {
             name: array_of(self.location, {**row, "array": name})
             for name, row in sorted(rows.items())
@@ -100,7 +101,7 @@ class ParquetTable(Table):
                 table = read_table(f"{self.location}/sources.parquet")
                 self._sources = {
                     r["source"]: Source(
-                        r["source"],
+                        original(r["source"], self._rules),
                         r["size"],
                         None if r["mtime"] is None else r["mtime"] * 1_000_000_000,
                         r["etag"],
@@ -217,6 +218,17 @@ class File:
         """Close it."""
         self._handle.close()
         self._ranges.close()
+
+
+def original(path: str, rules: urls.Rules) -> str:
+    """The source that a target's rules serve as ``path``; ``path`` itself where that is not one."""
+    found = {
+        prefix + path[len(replacement) :]
+        for prefix, replacement in rules
+        if path.startswith(replacement)
+    }
+    back = [s for s in found if urls.remap(s, rules, target="") == path]
+    return back[0] if len(back) == 1 else path
 
 
 def limits_of(statistics: Any) -> tuple[int, int]:

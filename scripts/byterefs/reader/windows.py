@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from byterefs.codecs import decode
 from byterefs.errors import ByteRefsError
+from byterefs.files import digest
 from byterefs.grid import chunk_grid, chunk_window
 from byterefs.model import Array, Key
 from byterefs.reader.fetch import Fetcher
-from byterefs.reader.table import Table
+from byterefs.reader.table import Ref, Table
 from byterefs.zarr_meta import storage_fill
 
 DECODED = 256 << 20
@@ -104,6 +105,7 @@ class NativeArray:
         self.table, self.name = table, name
         self.meta: Array = table.array(name)
         self._fetcher, self._decoded = fetcher, decoded
+        self.held = fetcher.held
         self.fill: np.generic = storage_fill(self.meta)
 
     @property
@@ -214,7 +216,10 @@ def place(
 
 
 class Tiles:
-    """An array on a logical grid, finer or coarser than the native one; reads stay on native chunks."""
+    """An array on a logical grid, finer or coarser than the native one; reads stay on native chunks.
+
+    With a range cache a tile is kept as it was derived, with the chunks that it was made of.
+    """
 
     def __init__(self, array: NativeArray, chunks: Sequence[int] | None = None) -> None:
         self.array = array
@@ -230,12 +235,43 @@ class Tiles:
         """Number of tiles along each axis."""
         return chunk_grid(self.array.shape, self.chunks)
 
-    def read(self, key: Key) -> Values:
-        """The stored values of one tile, cut at the array's edge."""
+    def name(self, key: Key) -> str:
+        """What a derived tile is called in a range cache."""
+        meta, tile, grid = self.array.meta, *(".".join(map(str, k)) for k in (key, self.chunks))
+        bounds = [[s.start, s.stop] for s in self.window(key)]
+        how = digest([bounds, meta.dtype, meta.fill, meta.codec, meta.chunks])[:16]
+        return f"{self.array.table.dataset}/{self.array.name} in tiles of {grid}: {tile}, {how}"
+
+    def window(self, key: Key) -> tuple[slice, ...]:
+        """The elements of a tile, cut at the array's edge. Raises ByteRefsError for one outside the grid."""
         if len(key) != len(self.grid) or not all(
             0 <= k < n for k, n in zip(key, self.grid, strict=True)
         ):
             raise ByteRefsError(
                 f"{self.array.name}: tile {list(key)}, and the grid is {list(self.grid)}"
             )
-        return self.array.read(chunk_window(key, self.array.shape, self.chunks))
+        return chunk_window(key, self.array.shape, self.chunks)
+
+    def refs(self, key: Key) -> list[Ref]:
+        """The present native chunks that a tile is made of."""
+        if self.array.meta.storage != "referenced":
+            return []
+        spans = [
+            range(s.start // c, -(-s.stop // c))
+            for s, c in zip(self.window(key), self.array.chunks, strict=True)
+        ]
+        return self.array.table.find(self.array.name, spans)
+
+    def read(self, key: Key) -> Values:
+        """The stored values of one tile."""
+        window, held = self.window(key), self.array.held
+        if held is None:
+            return self.array.read(window)
+        refs = self.refs(key)
+        kept = held.derived(self.name(key), refs) if refs else None
+        if kept is not None:
+            return np.frombuffer(kept, self.array.dtype).reshape([s.stop - s.start for s in window])
+        values = self.array.read(window)
+        if refs:
+            held.derive(self.name(key), refs, values.tobytes())
+        return values

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from zarr.abc.store import (
@@ -20,6 +21,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from byterefs.errors import EmitError
 from byterefs.model import Key
 from byterefs.reader.fetch import CONCURRENCY, Fetcher
+from byterefs.reader.held import LIMIT, Held
 from byterefs.reader.table import Ref, Table
 from byterefs.reader.tables import open_table
 from byterefs.reader.windows import DECODED, Decoded, NativeArray
@@ -53,15 +55,23 @@ class TableStore(Store):
         drop: Sequence[str] = (),
         concurrency: int = CONCURRENCY,
         memory: int = DECODED,
+        cache: str | Path | None = None,
+        cache_limit: int = LIMIT,
         read_only: bool = True,
     ) -> None:
         if not read_only:
             raise ValueError(f"{location}: a published table is read-only")
         super().__init__(read_only=True)
         self.location, self.target, self.drop = str(location), target, tuple(drop)
-        self.concurrency, self.memory = concurrency, memory
+        self._options: dict[str, Any] = {
+            "concurrency": concurrency,
+            "memory": memory,
+            "cache": cache,
+            "cache_limit": cache_limit,
+        }
+        self.held = None if cache is None else Held(Path(cache), cache_limit)
         self.table: Table = open_table(self.location, target, self.drop)
-        self.fetcher = Fetcher(concurrency)
+        self.fetcher = Fetcher(concurrency, self.held)
         self._decoded = Decoded(memory)
         self._documents: dict[str, bytes] = {}
         self._pending: dict[
@@ -84,23 +94,20 @@ class TableStore(Store):
         return self.location, self.target, self.drop
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return again, (self.location, self.target, self.drop, self.concurrency, self.memory)
+        return again, (self.location, self.target, self.drop, self._options)
 
     def with_read_only(self, read_only: bool = False) -> TableStore:
         """Another one of the same table; ValueError unless it is to be read-only."""
         return TableStore(
-            self.location,
-            target=self.target,
-            drop=self.drop,
-            concurrency=self.concurrency,
-            memory=self.memory,
-            read_only=read_only,
+            self.location, target=self.target, drop=self.drop, read_only=read_only, **self._options
         )
 
     def close(self) -> None:
         """Let go of files and connections."""
         super().close()
         self.table.close()
+        if self.held is not None:
+            self.held.close()
 
     # --- native chunks -----------------------------------------------------------------------------
 
@@ -275,10 +282,10 @@ class TableStore(Store):
 
 
 def again(
-    location: str, target: str, drop: Sequence[str], concurrency: int, memory: int
+    location: str, target: str, drop: Sequence[str], options: Mapping[str, Any]
 ) -> TableStore:
     """A store that was pickled."""
-    return TableStore(location, target=target, drop=drop, concurrency=concurrency, memory=memory)
+    return TableStore(location, target=target, drop=drop, **options)
 
 
 def part(byte_range: ByteRequest | None) -> slice:
