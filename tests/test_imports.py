@@ -36,12 +36,12 @@ def imported(path: Path) -> set[str]:
 IMPORTS = {name(path): imported(path) for path in MODULES}
 ORDER = [
     {"errors", "model", "files", "progress", "locks"},
-    {"urls", "ranges", "web", "buckets", "vsi", "grid", "codecs", "config", "receipts", "axis"},
+    {"urls", "ranges", "web", "buckets", "vsi", "grid", "grib", "codecs", "config", "receipts", "axis"},
     # what a source is, the store, the plan
     {"discover", "scanners", "scan", "store", "physical", "chunks", "slabs", "rows", "raster", "dimensions", "vrt", "vrt_plan", "roles", "checks", "arrays", "records", "consistency", "engines", "eras", "compose", "plan"},
     {"view"},
     {"emitters", "zarr_meta", "reader"},
-    {"verify", "oracle", "pixels", "artefact", "proofs", "rival", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "mirrors", "register"},
+    {"verify", "oracle", "pixels", "fields", "artefact", "proofs", "rival", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "mirrors", "register"},
     {"stages", "entry", "provenance"},
 ]  # fmt: skip
 LEVEL = {module: level for level, modules in enumerate(ORDER) for module in modules}

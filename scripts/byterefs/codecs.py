@@ -6,6 +6,7 @@ last; a decoder walks back. The last filter is the compressor if it is one. What
 decode has an id ``hdf5:<name or number>`` with HDF5's ``cd_values``: such rows are valid, and a
 form that serves numcodecs' readers refuses them by that prefix. TIFF's ids ``imagecodecs_…`` are
 numcodecs' once ``imagecodecs.numcodecs.register_codecs()`` was called; what they cannot say is ``tiff:…``.
+A GRIB message is ``gribberish``, as the Zarr codec of that package is called, or ``grib:eccodes``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numcodecs
 import numpy as np
 from numpy.typing import NDArray
 
+from byterefs import grib
 from byterefs.errors import ByteRefsError
 from byterefs.model import Key
 
@@ -61,6 +63,8 @@ TIFF_REFUSALS = {
     "tiff:strips": "the last strip of a source holds only {last} of {rows} rows, and a Zarr chunk is whole",
     "tiff:lerc": "LERC keeps NaN in a mask, which its numcodecs codec leaves out",
 }
+GRIB = (grib.GRIBBERISH, grib.ECCODES)
+"""ids of codecs whose bytes are a GRIB message"""
 GDAL_COMPRESSIONS = {"zlib": "DEFLATE", "hdf5:szip": "SZIP"}
 BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
@@ -123,12 +127,26 @@ def same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return decisive(a) == decisive(b)
 
 
+def zarr3_refusal(codec: Mapping[str, Any]) -> str | None:
+    """Why readers of Zarr v3 cannot decode this codec, as part of a sentence; None if they can.
+
+    They have numcodecs and, for GRIB, the codec of the package gribberish.
+    """
+    if [config["id"] for config in pipeline(codec)] == [grib.GRIBBERISH]:
+        return None
+    return numcodecs_refusal(codec)
+
+
 def numcodecs_refusal(codec: Mapping[str, Any]) -> str | None:
     """Why Zarr readers with numcodecs cannot decode this codec, as part of a sentence; None if they can."""
     tail: int | None = 0  # bytes beyond whole elements that reach a filter; None if that varies
     for config in pipeline(codec):
         if config["id"].startswith("hdf5:"):
             return f"the HDF5 filter {config['id'].removeprefix('hdf5:')} has no numcodecs codec"
+        if config["id"] == grib.GRIBBERISH:
+            return "a GRIB message has no numcodecs codec, only gribberish's for Zarr v3"
+        if config["id"] == grib.ECCODES:
+            return "only ecCodes decodes its GRIB messages as they are packed"
         if config["id"] in TIFF_REFUSALS:
             return TIFF_REFUSALS[config["id"]].format(**config)
         if config["id"] == "shuffle":
@@ -163,6 +181,8 @@ def decode(codec: Mapping[str, Any], data: bytes, dtype: str, chunks: Key) -> ND
 
 
 def _undo(config: Config, data: bytes) -> bytes:
+    if config["id"] in GRIB:
+        return grib.decode(config, data).tobytes()
     if config["id"] == "shuffle":
         return _unshuffle(data, config["elementsize"])
     if config["id"].startswith("hdf5:"):

@@ -1,8 +1,8 @@
 """What a granule holds, read by somebody else: GDAL, or the library that the granule's writer used.
 
 Values come as they are stored (packed, not masked). The netCDF driver is asked first, the HDF5
-driver where netCDF cannot, GTiff where neither can, h5py where GDAL cannot; who answered is counted
-and never silent.
+driver where netCDF cannot, GTiff where neither can, h5py where GDAL cannot, ecCodes for GRIB; who answered
+is counted and never silent.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from osgeo import gdal
 
 from byterefs import ranges, vsi
 from byterefs.errors import RangeError, VerifyError
+from byterefs.fields import At, Fields
 from byterefs.pixels import Pixels
 from byterefs.urls import is_local, to_gdal, to_path
 
@@ -57,7 +58,7 @@ class Block(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Stored values in native byte order, and who read them: netCDF, HDF5, GTiff or h5py."""
+    """Stored values in native byte order, and who read them: netCDF, HDF5, GTiff, ecCodes or h5py."""
 
     values: NDArray[Any]
     by: str
@@ -75,7 +76,7 @@ class Oracle:
         self._open = lru_cache(maxsize=OPEN_FILES * len(DRIVERS))(open_group)
         self._array = lru_cache(maxsize=OPEN_ARRAYS)(self._open_array)
         self._plan = lru_cache(maxsize=1)(open_group)
-        self._pixels = Pixels()
+        self._pixels, self._fields = Pixels(), Fields()
         self.values: Counter[str] = Counter()
         """values read, by who read them"""
         self.reasons: dict[str, str] = {}
@@ -92,12 +93,31 @@ class Oracle:
         for cache in (self._array, self._open, self._plan):
             cache.cache_clear()
         self._pixels.close()
+        self._fields.close()
 
     def read(
-        self, source: str, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+        self,
+        source: str,
+        array: str,
+        start: Sequence[int],
+        count: Sequence[int],
+        dtype: str,
+        at: At | None = None,
     ) -> Answer:
-        """Stored values of a slab. Raises VerifyError, naming all reasons, if nobody can read it."""
+        """Stored values of a slab. Raises VerifyError, naming all reasons, if nobody can read it.
+
+        ``at`` are the dataset's coordinates there, by which a field of GRIB is looked for.
+        """
         wanted = np.dtype(dtype).newbyteorder("=")
+        if is_grib(source):
+            fields = self._fields.read(source, array, start, count, wanted, at or {})
+            if isinstance(fields, str):
+                raise VerifyError(
+                    f"{source}: array {array!r} cannot be read by ecCodes ({fields}), so its bytes cannot be "
+                    f"proven; leave it out with scan.arrays, or the source with source.pattern"
+                )
+            self.values["ecCodes"] += fields.size
+            return Answer(fields, "ecCodes")
         if not prod(count):
             return Answer(np.empty(tuple(count), wanted), DRIVERS[0])
         reasons = []
@@ -176,7 +196,9 @@ class Oracle:
         return open_array(self._open(vsi.name(source), driver), array)
 
     def exists(self, source: str, array: str) -> bool:
-        """Whether GDAL sees an array of this name in a source."""
+        """Whether GDAL, or of GRIB ecCodes, sees an array of this name in a source."""
+        if is_grib(source):
+            return self._fields.exists(source, array)
         with gdal.quiet_errors():
             seen = any(not isinstance(self.array(source, array, d), str) for d in DRIVERS)
             return seen or self._pixels.exists(source, array)
@@ -224,6 +246,13 @@ def opened_h5py(source: str) -> Iterator[h5py.File]:
         return
     with ranges.opened(source) as found, found.file() as file, h5py.File(file, "r") as f:
         yield f
+
+
+@lru_cache(maxsize=1024)
+def is_grib(source: str) -> bool:
+    """Whether a source begins as GRIB does, or as a bulletin with it."""
+    with ranges.opened(source) as found:
+        return b"GRIB" in found.read(0, min(128, found.size))
 
 
 def open_group(path: str, driver: str) -> Any:

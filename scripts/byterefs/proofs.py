@@ -18,6 +18,7 @@ from byterefs.codecs import fill_value
 from byterefs.dimensions import folder
 from byterefs.emitters import Reader
 from byterefs.errors import VerifyError
+from byterefs.fields import At
 from byterefs.grid import chunk_window, linear, unlinear
 from byterefs.model import Array, Key, Placement, Refs, Source
 from byterefs.oracle import Block, Oracle, native
@@ -64,13 +65,21 @@ def check_sources(sources: Sequence[Source]) -> dict[str, int]:
 # --- values ----------------------------------------------------------------------------------------
 
 
-def check_window(form: str, array: Array, reader: Reader, oracle: Oracle, w: Window) -> int:
+def check_window(
+    form: str,
+    array: Array,
+    reader: Reader,
+    oracle: Oracle,
+    w: Window,
+    axes: At | None = None,
+) -> int:
     """Compare one window, read through the form, with the source, bit for bit; how many values.
 
-    Raises VerifyError naming form, array, chunk, source and both values.
+    ``axes`` are its coordinates (see :func:`along`). Raises VerifyError naming form, array, chunk, source
+    and both values.
     """
     answer = oracle.read(
-        w.placement.source, w.placement.source_array, w.there, w.count, array.dtype
+        w.placement.source, w.placement.source_array, w.there, w.count, array.dtype, axes
     )
     got = decoded(form, array, reader, w)
     at = first_difference(got, answer.values)
@@ -83,6 +92,16 @@ def check_window(form: str, array: Array, reader: Reader, oracle: Oracle, w: Win
             f"published: remove the source's rows by touching it, or all of results/<dataset>, and run again"
         )
     return answer.values.size
+
+
+def along(view: View, array: Array, w: Window) -> dict[str, NDArray[Any] | None]:
+    """The coordinates of a window along each of its axes, as the dataset has them; None where it has none."""
+    found: dict[str, NDArray[Any] | None] = {}
+    for dim, here in zip(array.dims, w.here, strict=True):
+        a = view.arrays.get(dim)
+        known = a is not None and a.values is not None and a.dims == (dim,)
+        found[dim] = np.frombuffer(a.values, a.dtype)[here] if a and a.values and known else None
+    return found
 
 
 def decoded(form: str, array: Array, reader: Reader, w: Window) -> NDArray[Any]:

@@ -22,6 +22,11 @@ def is_raster(array: Array) -> bool:
     return array.info.startswith(DRIVER)
 
 
+def is_grib(array: Array) -> bool:
+    """Whether the chunks of an array are GRIB messages."""
+    return array.info.startswith("DRIVER=GRIB")
+
+
 def axis(dims: Sequence[str], name: str) -> int | None:
     """Where the axis ``y``, ``x`` or ``band`` of an image stands among dimensions."""
     return next((i for i, dim in enumerate(dims) if dim.split("_")[0] == name), None)

@@ -25,6 +25,7 @@ from byterefs.errors import ByteRefsError, VerifyError
 from byterefs.files import covers, digest, replacing, write_json
 from byterefs.model import Array, Refs
 from byterefs.oracle import Oracle
+from byterefs.raster import is_grib
 from byterefs.rival import check_mosaic
 from byterefs.sample import Prints, Window
 from byterefs.view import View, receipt
@@ -319,7 +320,8 @@ def compare(work: Work, task: Task, ranges: proofs.Ranges, axes: proofs.Axes) ->
     if array.values is not None:
         found = proofs.check_coordinate(work.view, array, work.oracle, w)
     else:
-        found = proofs.check_window(work.form, array, work.reader, work.oracle, w)
+        there = proofs.along(work.view, array, w) if is_grib(array) else None
+        found = proofs.check_window(work.form, array, work.reader, work.oracle, w, there)
         work.counts["coordinates_compared"] += axes.check(array, w.placement)
         work.counts["chunks_compared"] += w.chunks
     work.counts["values_compared"] += found

@@ -18,7 +18,9 @@ from zarr.dtype import parse_dtype
 from zarr.errors import UnknownCodecError
 from zarr.registry import get_codec_class
 
+from byterefs import grib
 from byterefs.codecs import (
+    GRIB,
     IMAGE,
     PREDICTORS,
     attr_value,
@@ -26,6 +28,7 @@ from byterefs.codecs import (
     fill_value,
     numcodecs_refusal,
     pipeline,
+    zarr3_refusal,
 )
 from byterefs.errors import EmitError
 from byterefs.model import Array, Key
@@ -126,13 +129,21 @@ def xarray_fill(value: np.generic) -> Any:
 
 
 def refuse_codec(array: Array, form: str) -> None:
-    """Raise EmitError if Zarr readers with numcodecs cannot decode the array."""
-    reason = numcodecs_refusal(array.codec)
+    """Raise EmitError if readers of the form, which has Zarr metadata, cannot decode the array."""
+    refusal = zarr3_refusal if form == "icechunk" else numcodecs_refusal
+    reason = refusal(array.codec)
     if reason is not None:
         raise EmitError(
             f"{array.array}: codec {codec_words(array.codec)} cannot be read in the form {form}, since "
-            f"{reason}; the forms sqlite, vrt and parquet can hold it: leave the array or the form out"
+            f"{reason}; the forms {holding(array.codec)} can hold it: leave the array or the form out"
         )
+
+
+def holding(codec: Mapping[str, Any]) -> str:
+    """The forms that hold what numcodecs does not decode, for a sentence."""
+    if not any(config["id"] in GRIB for config in pipeline(codec)):
+        return "sqlite, vrt and parquet"
+    return "sqlite and parquet" if zarr3_refusal(codec) else "sqlite, parquet and icechunk"
 
 
 def codec_words(codec: Mapping[str, Any]) -> str:
@@ -221,6 +232,9 @@ def zarr3_codecs(array: Array) -> list[dict[str, Any]]:
 def zarr3_codec(array: Array, config: Mapping[str, Any]) -> dict[str, Any]:
     """One codec as Zarr v3 names it; a predictor takes shape and dtype from the array."""
     name = str(config["id"])
+    if name == grib.GRIBBERISH:
+        # gribberish 1.9 asks for a name, and decodes coordinates for those of "latitude" and "longitude"
+        return {"name": name, "configuration": {"var": "values"}}
     if not name.startswith(IMAGE):
         return {
             "name": f"numcodecs.{name}",
@@ -240,6 +254,8 @@ def zarr2_codec(
     name, known = str(codec["name"]), dict(codec.get("configuration", {}))
     if name.startswith("numcodecs."):
         return {"id": name.removeprefix("numcodecs."), **known}
+    if name == grib.GRIBBERISH:
+        return {"id": name, "dtype": dtype.str}
     if not name.startswith(IMAGE):
         return None
     if name in PREDICTORS:
@@ -270,12 +286,12 @@ def register_zarr3() -> None:
 
 
 def registering(arrays: Iterable[Array], module: str) -> list[str]:
-    """The line by which a reader makes the codecs of TIFF known, where an array needs one."""
+    """The lines by which a reader makes the codecs of TIFF and GRIB known, where an array needs them."""
     ids = {str(c["id"]) for a in arrays if a.storage == "referenced" for c in pipeline(a.codec)}
-    needed = any(name.startswith(IMAGE) for name in ids)
-    return (
-        [f"import imagecodecs.{module}; imagecodecs.{module}.register_codecs()"] if needed else []
-    )
+    lines = ["import gribberish.zarr"] if grib.GRIBBERISH in ids else []
+    if any(name.startswith(IMAGE) for name in ids):
+        lines.append(f"import imagecodecs.{module}; imagecodecs.{module}.register_codecs()")
+    return lines
 
 
 def zarr3_codec_class(array: Array, name: str) -> type[Codec]:

@@ -15,19 +15,29 @@ from byterefs.errors import EmitError
 from byterefs.files import digest, replacing
 from byterefs.grid import chunk_grid
 from byterefs.model import ABSENT
+from byterefs.raster import is_grib
 from byterefs.view import View
+from byterefs.zarr_meta import holding
 
 PER_TARGET = True
 
 
 def check(view: View, array: str) -> None:
-    """Nothing: the plan refuses what GDAL's VRT cannot hold."""
+    """Raise EmitError for GRIB; the plan refuses what else GDAL's VRT cannot hold."""
+    if is_grib(view.arrays[array]):
+        raise EmitError(
+            f"{array}: its sources are GRIB, which this GDAL has no driver for, and another one reads in "
+            f"units and an order of its own; the forms {holding(view.arrays[array].codec)} can hold it: "
+            f"leave the form vrt out, or say emit.vrt.required: false"
+        )
 
 
 def emit(
     view: View, out: Path, *, target: str, options: Mapping[str, Any], state: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write ``<dataset>.vrt`` if it changed."""
+    for array in view.arrays:
+        check(view, array)
     text = view.vrt_for(target)
     file = f"{view.dataset}.vrt"
     if state.get("digest") != digest(text):
