@@ -76,8 +76,8 @@ def coordinate_values(
             f"leave the source out with source.pattern"
         )
     values = physical.values(source, concat.coordinate).ravel()
-    own = axis.time_units(physical.meta(source, concat.coordinate).attrs)
-    if units is None or own is None:
+    own = physical.units(physical.have[source][concat.coordinate].meta)
+    if units is None or own is None or own == units:
         return values
     attrs = physical.meta(source, concat.coordinate).attrs
     return axis.convert(values, own, units, f"{source}: {concat.coordinate}", attrs)
@@ -103,20 +103,21 @@ def by_coordinates(
     start = {s: at for slab, at in zip(ordered, starts, strict=True) for s in slab.sources}
     steps = {s: len(slab.values) for slab in ordered for s in slab.sources}
     placements: dict[str, list[Placement]] = {}
+    along = {d: m for d, m in physical.metas.items() if concat.dim in m.dims}
+    axes = {d: (m.dims.index(concat.dim), (0,) * len(m.dims)) for d, m in along.items()}
     for source in order:
-        for array in physical.have[source]:
-            meta = physical.meta(source, array)
-            if concat.dim in meta.dims:
-                check_length(source, meta, concat, steps[source])
-                dest = tuple(start[source] if d == concat.dim else 0 for d in meta.dims)
-                slab = Placement(source, array, (0,) * len(dest), meta.shape, dest)
+        for array, have in physical.have[source].items():
+            if have.meta in along:
+                meta, (i, zero) = along[have.meta], axes[have.meta]
+                check_length(source, meta, meta.shape[i], concat, steps[source])
+                dest = (*zero[:i], start[source], *zero[i + 1 :])
+                slab = Placement(source, array, zero, meta.shape, dest)
                 placements.setdefault(array, []).append(slab)
     return Layout(order, {concat.dim: size}, {a: tuple(p) for a, p in placements.items()}, whole)
 
 
-def check_length(source: str, meta: ArrayMeta, concat: Concat, steps: int) -> None:
+def check_length(source: str, meta: ArrayMeta, own: int, concat: Concat, steps: int) -> None:
     """Refuse an array whose axis has the name of the concat axis and another length (that of its group)."""
-    own = meta.shape[meta.dims.index(concat.dim)]
     if own != steps:
         raise PlanError(
             f"{source}: array {meta.array!r} has {own} steps along {concat.dim!r} and {concat.coordinate!r} has "
@@ -129,7 +130,7 @@ def first_units(physical: Physical, chosen: Sequence[str], concat: Concat) -> ax
     if concat.units is None:
         return None
     own = {
-        s: axis.time_units(physical.meta(s, concat.coordinate).attrs)
+        s: physical.units(physical.have[s][concat.coordinate].meta)
         for s in chosen
         if concat.coordinate in physical.have[s]
     }

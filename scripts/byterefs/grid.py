@@ -81,6 +81,7 @@ def fragment_steps(grid: Key) -> int:
     return max(1, FRAGMENT_ROWS // max(1, prod(grid[1:])))
 
 
+@cache
 def elements(key: Key) -> str:
     """A tuple as the compact JSON array that the table holds.
 

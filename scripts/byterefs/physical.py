@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from byterefs.axis import Units, time_units
 from byterefs.model import ArrayMeta, Source
 from byterefs.store import meta_record
 
@@ -74,6 +75,17 @@ class Physical:
         return np.frombuffer(self._data[self.have[source][array].digest], meta.dtype).reshape(
             meta.shape
         )
+
+    def units(self, meta: str, inherited: Units | None = None) -> Units | None:
+        """Time units of an array by the digest of its metadata; see :func:`axis.time_units`."""
+        key = (meta, inherited)
+        if key not in self._units:
+            self._units[key] = time_units(self.metas[meta].attrs, inherited)
+        return self._units[key]
+
+    @cached_property
+    def _units(self) -> dict[tuple[str, Units | None], Units | None]:
+        return {}
 
     @cached_property
     def _data(self) -> dict[str | None, bytes]:

@@ -10,6 +10,7 @@ from byterefs import FORMAT
 from byterefs.artefact import refuse
 from byterefs.emitters import Reader
 from byterefs.files import canonical
+from byterefs.grid import elements
 from byterefs.store import quote
 from byterefs.view import View
 
@@ -55,11 +56,11 @@ def check_sqlite(view: View, con: sqlite3.Connection, paths: Sequence[str]) -> N
     placed = [
         (
             a.array,
-            canonical(p.dest),
+            elements(p.dest),
             view.index[p.source] + 1,
             p.source_array,
-            canonical(p.src_offset),
-            canonical(p.count),
+            elements(p.src_offset),
+            elements(p.count),
         )
         for a in view.arrays.values()
         for p in a.placements

@@ -60,8 +60,8 @@ class Roles:
         parent = self.bounds_of.get(array)
         inherited = None
         if parent is not None and parent in physical.have[source]:
-            inherited = axis.time_units(physical.meta(source, parent).attrs)
-        return axis.time_units(physical.meta(source, array).attrs, inherited)
+            inherited = physical.units(physical.have[source][parent].meta)
+        return physical.units(physical.have[source][array].meta, inherited)
 
 
 def by_value(

@@ -8,7 +8,7 @@ import numpy as np
 
 from byterefs.chunks import ChunkIndex, Chunks
 from byterefs.grid import linear, unlinear
-from byterefs.model import ABSENT, Key, Refs
+from byterefs.model import ABSENT, Ints, Key, Refs
 from byterefs.slabs import Like, Slabs, boxes
 
 
@@ -32,23 +32,34 @@ def rows(
     data: dict[int, bytes] = {}
     for like in boxes(slabs, chunks, start, stop):
         members = like.numbers.tolist()
-        own = [index.chunks(slabs.sources[i], slabs.source_arrays[i]) for i in members]
+        sources = [slabs.sources[i] for i in members]
         here = like.moved(-start).here
-        ids = np.array([numbers[slabs.sources[i]] for i in members], np.int32)
+        ids = np.array([numbers[s] for s in sources], np.int32)
         source[here] = ids.reshape(-1, *[1] * len(shape))
-        offset[here] = together([c.offset for c in own], like)
-        size[here] = together([c.size for c in own], like)
-        for i, chunk in enumerate(own):
-            if chunk.data:
-                data |= inline(chunk, like, int(like.first[i]) - start, shape)
+        names = [slabs.source_arrays[i] for i in members]
+        offset[here], size[here], held = together(index, sources, names, like)
+        for i, chunk in held.items():
+            data |= inline(chunk, like, int(like.first[i]) - start, shape)
     return Refs(source.ravel(), offset.ravel(), size.ravel(), dict(sorted(data.items())))
 
 
-def together(columns: Sequence[np.ndarray], like: Like) -> np.ndarray:
-    """A column of each of some sources, cut to the box that they have in common; sources first."""
-    if len({column.shape for column in columns}) == 1:
-        return np.concatenate(columns).reshape(-1, *columns[0].shape)[(slice(None), *like.there)]
-    return np.stack([column[like.there] for column in columns])
+def together(
+    index: ChunkIndex, sources: Sequence[str], names: Sequence[str], like: Like
+) -> tuple[Ints, Ints, dict[int, Chunks]]:
+    """Offsets and sizes of some sources in the box that they have in common, sources first.
+
+    And the chunks of those that hold some inline, by their number in ``sources``.
+    """
+    held = index.columns(sources, names[0]) if len(set(names)) == 1 else None
+    if held is not None:
+        at = np.array([held.number[s] for s in sources])
+        offset, size = (c[at][(slice(None), *like.there)] for c in (held.offset, held.size))
+        inside = {i: held.chunks(s) for i, s in enumerate(sources) if s in held.data}
+        return offset, size, inside
+    own = [index.chunks(s, name) for s, name in zip(sources, names, strict=True)]
+    offset = np.stack([c.offset[like.there] for c in own])
+    size = np.stack([c.size[like.there] for c in own])
+    return offset, size, {i: c for i, c in enumerate(own) if c.data}
 
 
 def inline(own: Chunks, like: Like, first: int, shape: Key) -> dict[int, bytes]:

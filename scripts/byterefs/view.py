@@ -12,6 +12,8 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -182,13 +184,12 @@ class View:
             "SELECT array, source, source_array, src_offset, count, dest FROM placements "
             "JOIN sources USING (source_id) ORDER BY array, position"
         )
-        out: dict[str, list[Placement]] = {}
-        for array, source, source_array, *slabs in rows:
-            src_offset, count, dest = map(from_elements, slabs)
-            out.setdefault(array, []).append(
-                Placement(source, source_array, src_offset, count, dest)
-            )
-        return {array: tuple(found) for array, found in out.items()}
+        out: dict[str, tuple[Placement, ...]] = {}
+        for array, found in groupby(rows, itemgetter(0)):
+            _, sources, names, *slabs = zip(*found, strict=True)
+            boxes = (map(from_elements, column) for column in slabs)
+            out[array] = tuple(map(Placement, sources, names, *boxes))
+        return out
 
     @cached_property
     def remap(self) -> dict[str, list[tuple[str, str]]]:

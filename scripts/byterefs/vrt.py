@@ -6,7 +6,8 @@ GDAL 3.13 drops (research/peers.md, E.3); read from any mdim VRT.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from math import prod
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -18,7 +19,7 @@ from byterefs.axis import time_units
 from byterefs.codecs import fill_value, plain_number, same_number
 from byterefs.dimensions import Declared, declared, extents, folder, of_text, reference
 from byterefs.errors import PlanError
-from byterefs.model import Array
+from byterefs.model import Array, Key
 from byterefs.urls import to_gdal
 
 GDAL_TYPES = {
@@ -59,7 +60,7 @@ def write(
         for name in sorted(root)
         for line in attribute(name, root[name], root_dtypes.get(name))
     ]
-    lines += [f"    {line}" for line in group(arrays, where, "", published)]
+    lines += indented(group(arrays, where, "", published), "    ")
     return "\n".join([*lines, "  </Group>", "</VRTDataset>", ""])
 
 
@@ -96,7 +97,7 @@ def group(
     for sub in sorted(below):
         yield f"<Group name={quoteattr(sub.removeprefix(lead))}>"
         yield from (f"  {line}" for line in dimensions(arrays, where, sub))
-        yield from (f"  {line}" for line in group(arrays, where, sub, published))
+        yield from indented(group(arrays, where, sub, published))
         yield "</Group>"
 
 
@@ -122,7 +123,7 @@ def array(
         yield f"  <NoDataValue>{number(nodata.item())}</NoDataValue>"
         if same_number(plain.get("_FillValue"), nodata):
             del plain["_FillValue"]
-    yield from (f"  {line}" for line in (inline_values(a) if inline else sources(a, published)))
+    yield from indented(inline_values(a) if inline else sources(a, published))
     if a.dtype[1] == "S":
         plain[DTYPE_ATTRIBUTE] = a.dtype
     for attr in sorted(plain):
@@ -180,7 +181,7 @@ def inline_values(a: Array) -> Iterator[str]:
         yield f"<ConstantValue>{number(values[0].item())}</ConstantValue>"
     elif prod(shape):
         text = " ".join(map(number, values.tolist()))
-        yield f'<InlineValues offset="{joined([0] * len(shape))}" count="{joined(shape)}">{text}</InlineValues>'
+        yield f'<InlineValues offset="{joined((0,) * len(shape))}" count="{joined(shape)}">{text}</InlineValues>'
 
 
 def sources(a: Array, published: Callable[[str], str]) -> Iterator[str]:
@@ -188,14 +189,22 @@ def sources(a: Array, published: Callable[[str], str]) -> Iterator[str]:
     if raster.is_raster(a):
         yield from raster.sources(a, lambda source: to_gdal(published(source)))
         return
-    ones = joined([1] * len(a.dims))
+    ones = joined((1,) * len(a.dims))
     for p in a.placements:
-        yield "<Source>"
-        yield f"  <SourceFilename>{escape(to_gdal(published(p.source)))}</SourceFilename>"
-        yield f"  <SourceArray>{escape('/' + p.source_array)}</SourceArray>"
-        yield f'  <SourceSlab offset="{joined(p.src_offset)}" count="{joined(p.count)}" step="{ones}" />'
-        yield f'  <DestSlab offset="{joined(p.dest)}" />'
-        yield "</Source>"
+        yield (
+            "<Source>\n"
+            f"  <SourceFilename>{escape(to_gdal(published(p.source)))}</SourceFilename>\n"
+            f"  <SourceArray>{escape('/' + p.source_array)}</SourceArray>\n"
+            f'  <SourceSlab offset="{joined(p.src_offset)}" count="{joined(p.count)}" step="{ones}" />\n'
+            f'  <DestSlab offset="{joined(p.dest)}" />\n'
+            "</Source>"
+        )
+
+
+def indented(lines: Iterable[str], by: str = "  ") -> Iterator[str]:
+    """The lines further to the right; one may be several, joined."""
+    for line in lines:
+        yield by + line.replace("\n", "\n" + by)
 
 
 def attribute(name: str, value: Any, dtype: str | None) -> Iterator[str]:
@@ -216,6 +225,7 @@ def number(value: Any) -> str:
     )
 
 
-def joined(items: Sequence[int]) -> str:
+@cache
+def joined(items: Key) -> str:
     """``1,1,720,1440``."""
     return ",".join(map(str, items))

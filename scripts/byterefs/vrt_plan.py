@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -101,7 +102,7 @@ def placement(
     inner = s.findtext("SourceArray") if band is None else array
     if file is None or not file.text or inner is None:
         raise PlanError(f"{name}: a <Source> of array {array!r} names no file or no array")
-    turned = [int(n) for n in (s.findtext("SourceTranspose") or "").split(",") if n.strip()]
+    turned = numbers(s.findtext("SourceTranspose") or "")
     axes = [n for n in turned if n >= 0]  # -1 is a new axis, which a band's slab is given
     allowed = SOURCE_PARTS | (set() if band is None or axes != sorted(axes) else BAND_PARTS)
     odd = sorted({c.tag for c in s} - allowed)
@@ -131,6 +132,8 @@ def placement(
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
     """The VRT with other source file names, e.g. those under which its sources can be read here."""
+    if all(to_gdal(new) == old for old, new in names.items()):
+        return text
     top = ET.fromstring(text)
     for file in top.iter("SourceFilename"):
         source = raster.without_directory(file.text or "")
@@ -152,7 +155,12 @@ def resolve(parts: Sequence[str]) -> list[str]:
 
 def ints(node: ET.Element | None, key: str) -> Key:
     """An attribute like ``offset="0,0,0"`` as a tuple; empty where it is not given."""
-    text = "" if node is None else node.attrib.get(key, "")
+    return numbers("" if node is None else node.attrib.get(key, ""))
+
+
+@cache
+def numbers(text: str) -> Key:
+    """``0,0,0`` as a tuple; the slabs of an archive have few such texts between them."""
     return tuple(int(n) for n in text.split(",") if n.strip())
 
 
