@@ -6,7 +6,7 @@ export HDF5_USE_FILE_LOCKING := FALSE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run daily test slurm-test soak lint format lock clean bench-oisst
+.PHONY: help setup demo run daily consistency test slurm-test soak lint format lock clean bench-oisst
 
 help: ## the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ daily: setup ## run for cron: silent where nothing is new, one line if something
 
 test: setup ## every test but the soak; ARGS="-k grid" for some
 	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+
+consistency: setup ## where the sources of DATASET=<name> stop being the same, as a table
+	@$(PY) scripts/consistency.py --report results/$(DATASET)/plan/consistency.json
 
 slurm-test: setup ## the demo dataset on a Slurm cluster of this machine (root; installs slurm-wlm), part of test
 	@$(PY) -m pytest tests/workflow/test_slurm.py $(ARGS)

@@ -2,7 +2,7 @@
 
 
 rule plan:
-    """Coordinates and metadata in the store -> placements, plan.vrt, consistency report."""
+    """Coordinates and metadata in the store -> placements, plan.vrt, consistency report (JSON, page)."""
     input:
         store_receipt,
     output:

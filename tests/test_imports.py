@@ -38,7 +38,7 @@ ORDER = [
     {"errors", "model", "files", "progress", "locks"},
     {"urls", "ranges", "web", "buckets", "vsi", "grid", "grib", "codecs", "config", "receipts", "axis"},
     # what a source is, the store, the plan
-    {"discover", "scanners", "scan", "store", "physical", "chunks", "slabs", "rows", "raster", "dimensions", "vrt", "vrt_plan", "roles", "checks", "arrays", "records", "consistency", "engines", "eras", "compose", "plan"},
+    {"discover", "scanners", "scan", "store", "physical", "chunks", "slabs", "rows", "raster", "dimensions", "vrt", "vrt_plan", "roles", "checks", "arrays", "records", "consistency", "consistency_words", "consistency_table", "consistency_page", "engines", "eras", "compose", "plan"},
     {"view"},
     {"emitters", "zarr_meta", "reader"},
     {"verify", "oracle", "pixels", "fields", "artefact", "proofs", "rival", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "mirrors", "register"},

@@ -97,7 +97,7 @@ class Composer:
         """Put the runs of all arrays into the report, and where each run begins and ends along the axis."""
         self.signatures = sign(self.physical, layout.order, self.concat, self.roles, layout.sizes)
         at = labelling(self.physical, self.concat)
-        self.report |= consistency.report(self.signatures, at)
+        self.report |= consistency.report(self.signatures, layout.order, at)
         ends = [layout.order[0], layout.order[-1]]
         self.report["sources"] = {
             "count": len(layout.order), "first": ends[0], "last": ends[1],

@@ -86,20 +86,25 @@ def runs(order: Sequence[tuple[str, Signature]]) -> list[dict[str, Any]]:
 
 
 def report(
-    signatures: Mapping[str, Sequence[tuple[str, Signature]]], at: Callable[[str], str | None]
+    signatures: Mapping[str, Sequence[tuple[str, Signature]]],
+    order: Sequence[str],
+    at: Callable[[str], str | None],
 ) -> dict[str, Any]:
     """Per array the runs of sources with one signature and the signatures by their id.
 
-    ``at`` says where a source begins along the axis; equal signatures have equal ids.
+    A run says where it starts and stops in ``order``, all sources, and by ``at`` where along the axis;
+    equal signatures have equal ids.
     """
+    position = {source: i for i, source in enumerate(order)}
     arrays = {}
-    for array, order in sorted(signatures.items()):
+    for array, having in sorted(signatures.items()):
         known: dict[str, Signature] = {}
-        found = runs(order)
+        found = runs(having)
         for run in found:
             sig = run.pop("signature")
             run["id"] = digest(sig)[:12]
             known[run["id"]] = sig
+            run |= {"start": position[run["first"]], "stop": position[run["last"]] + 1}
             run |= {"from": at(run["first"]), "to": at(run["last"])}
         arrays[array] = {"consistent": len(known) <= 1, "runs": found, "signatures": known}
     return {"arrays": arrays}

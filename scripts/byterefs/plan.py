@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from byterefs import FORMAT, urls, vrt
+from byterefs import FORMAT, consistency_page, consistency_table, urls, vrt
 from byterefs.compose import Plan, compose
 from byterefs.discover import select
 from byterefs.errors import ByteRefsError, PlanError
@@ -68,6 +68,10 @@ def plan(store: Path, out: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 def write_report(out: Path, report: Mapping[str, Any]) -> None:
     """The consistency report as JSON and as a page; its table goes to the log where something differs."""
     write_json(out / "consistency.json", report)
+    with replacing(out / "consistency.html") as part:
+        part.write_text(consistency_page.page(report), encoding="utf-8")
+    if "refused" in report or not all(a["consistent"] for a in report["arrays"].values()):
+        log.info("%s", consistency_table.text(report))
 
 
 def choose(physical: Physical, config: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:

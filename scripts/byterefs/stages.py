@@ -31,7 +31,10 @@ def make_plan(store_path: Path, receipt: Path, config: Mapping[str, Any]) -> dic
     """Plan into the store and into the folder of the receipt."""
     folder = receipt.parent
     done = plan.plan(store_path, folder, config)
-    covers = {name: files.file_digest(folder / name) for name in ("plan.vrt", "consistency.json")}
+    covers = {
+        name: files.file_digest(folder / name)
+        for name in ("plan.vrt", "consistency.json", "consistency.html")
+    }
     return receipts.write(receipt, "plan", {**done, "covers": covers})
 
 
