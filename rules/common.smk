@@ -60,6 +60,12 @@ def section(*keys):
     return value
 
 
+def access(wildcards):
+    """A param: who asks buckets for the dataset's sources; empty where none is a bucket's."""
+    source = DATASETS[wildcards.dataset]["source"]
+    return {k: source[k] for k in ("endpoint", "profile", "anonymous") if source.get(k)}
+
+
 def publication(wildcards):
     """A param: the entry of `sync` that has the wildcard's name."""
     entries = DATASETS[wildcards.dataset]["sync"]

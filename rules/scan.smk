@@ -17,6 +17,7 @@ rule scan:
     params:
         scan=section("scan"),
         concat=section("plan", "concat"),
+        access=access,
         scan_version=SCAN_VERSION,
     script:
         "../scripts/scan.py"

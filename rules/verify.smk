@@ -17,5 +17,6 @@ rule verify:
     params:
         store="results/{dataset}/store/store.sqlite",
         options=section("verify"),
+        access=access,
     script:
         "../scripts/verify.py"

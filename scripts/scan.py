@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from byterefs.entry import run
@@ -16,6 +17,7 @@ def main(
     scans: Path,
     scan: Mapping[str, Any],
     concat: str | None = None,
+    access: Mapping[str, Any] = MappingProxyType({}),
     scan_version: int = SCAN_VERSION,
 ) -> dict[str, Any]:
     """Write one row per chunk of the sources of BATCH to SCANS.
@@ -32,10 +34,12 @@ def main(
         The section `scan` of the dataset's config, as JSON.
     concat
         The dataset's plan.concat.
+    access
+        Who asks buckets, as JSON: endpoint, profile, anonymous.
     scan_version
         Version of the scanners; a rule states it so that another one is seen.
     """
-    return scan_batch(receipt, batch, scans, scan=scan, concat=concat)
+    return scan_batch(receipt, batch, scans, scan=scan, concat=concat, access=access)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from byterefs import verify
+from byterefs import buckets, verify
 from byterefs.entry import run
 
 
@@ -16,6 +16,7 @@ def main(
     target: str = "access",
     form: str,
     options: Mapping[str, Any] | None = None,
+    access: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write RECEIPT if FORM says what the sources hold; name the first difference if it does not.
 
@@ -33,8 +34,11 @@ def main(
         sqlite, vrt, parquet, kerchunk or icechunk.
     options
         The section `verify` of the dataset's config, as JSON.
+    access
+        Who asks buckets, as JSON: endpoint, profile, anonymous.
     """
-    return verify.run(store, emitted, receipt, form=form, target=target, options=options or {})
+    with buckets.asking(access or {}):
+        return verify.run(store, emitted, receipt, form=form, target=target, options=options or {})
 
 
 if __name__ == "__main__":

@@ -49,6 +49,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.serve()
 
+    def do_POST(self) -> None:
+        self.serve()
+
     def serve(self) -> None:
         path = unquote(urlsplit(self.path).path)
         with self.web.lock:
@@ -73,7 +76,7 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        if self.command == "GET":
+        if self.command != "HEAD":
             self.write(body)
 
     def file(self, file: Path) -> None:

@@ -103,8 +103,8 @@ def check_remap(sources: Sequence[str], remap: Mapping[str, Mapping[str, str]]) 
 def provider_prefix(config: Mapping[str, Any]) -> str | None:
     """The folder or bucket that all sources of a provider share, with a trailing slash; None where there is none."""
     source = config["source"]
-    if source["provider"] == "listing":
-        return None
+    if source["provider"] not in ("local", "http", "s3"):
+        return None  # its sources may lie anywhere
     prefix = select.root(source).rstrip("/") + "/"
     # Icechunk 2.3 refuses a container for all of file:///
     return None if prefix == "/" else prefix

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import Any
 
@@ -12,18 +13,19 @@ import cftime
 import numpy as np
 from numpy.typing import NDArray
 
+from byterefs import ranges
 from byterefs.artefact import first_difference, refuse, short, value_at
 from byterefs.axis import missing_marks
 from byterefs.codecs import fill_value
 from byterefs.dimensions import folder
 from byterefs.emitters import Reader
-from byterefs.errors import VerifyError
+from byterefs.errors import RangeError, VerifyError
 from byterefs.fields import At
 from byterefs.grid import chunk_window, linear, unlinear
 from byterefs.model import Array, Key, Placement, Refs, Source
 from byterefs.oracle import Block, Oracle, native
 from byterefs.sample import Window
-from byterefs.urls import to_gdal
+from byterefs.urls import is_local, to_gdal, to_path
 from byterefs.view import View
 
 BOUNDS = ("bounds", "climatology")
@@ -34,32 +36,54 @@ PLANNED = 2_000
 def check_sources(sources: Sequence[Source]) -> dict[str, int]:
     """That every local source is still what its scan saw: size, mtime. Raises VerifyError.
 
-    Gives back how many were looked at, and how many lie where no ``stat`` reaches.
+    Gives back how many were looked at; those that lie elsewhere are looked at by :func:`check_remote`.
     """
-    counts = {"checked": 0, "remote": 0}
+    counts = {"checked": 0}
     for s in sources:
-        path = s.source.removeprefix("file://")
-        if "://" in path or path.startswith(("/vsicurl/", "/vsis3/")):
-            counts["remote"] += 1
+        if not is_local(s.source):
             continue
         try:
-            now = os.stat(path)
+            now = os.stat(to_path(s.source))
         except OSError as error:
             raise VerifyError(
                 f"{s.source}: the source was scanned and is gone ({error.strerror}); "
                 f"run the workflow again so that it is removed, or bring it back"
             ) from error
-        for what, scanned, seen in (
-            ("size", s.size, now.st_size),
-            ("mtime_ns", s.mtime_ns, now.st_mtime_ns),
-        ):
-            if scanned is not None and scanned != seen:
-                raise VerifyError(
-                    f"{s.source}: {what} was {scanned} when the source was scanned and is {seen} now; "
-                    f"its byte ranges are void: run the workflow again so that it is scanned again"
-                )
+        refuse_other(s, s._replace(size=now.st_size, mtime_ns=now.st_mtime_ns))
         counts["checked"] += 1
     return counts
+
+
+def refuse_other(scanned: Source, seen: Source) -> None:
+    """Raise VerifyError if a source is not the one that was scanned, as far as both tell."""
+    for what in ("size", "mtime_ns", "etag"):
+        was, now = getattr(scanned, what), getattr(seen, what)
+        if was is not None and now is not None and was != now:
+            raise VerifyError(
+                f"{scanned.source}: {what} was {was} when the source was scanned and is {now} now; "
+                f"its byte ranges are void: run the workflow again so that it is scanned again"
+            )
+
+
+def check_remote(sources: Sequence[Source]) -> int:
+    """That the given sources, those that lie elsewhere, are still what their scans saw; how many.
+
+    Raises VerifyError for another size, mtime or etag, and for one that is gone.
+    """
+    elsewhere = [s for s in sources if not is_local(s.source)]
+    with ThreadPoolExecutor(ranges.CONCURRENCY) as pool:
+        for scanned, seen in zip(elsewhere, pool.map(seen_now, elsewhere), strict=True):
+            refuse_other(scanned, seen)
+    return len(elsewhere)
+
+
+def seen_now(source: Source) -> Source:
+    """A source as its server has it now."""
+    try:
+        with ranges.opened(source.source) as found:
+            return Source(source.source, found.size, found.mtime_ns, found.etag)
+    except RangeError as error:
+        raise VerifyError(f"{error}; it was scanned, and cannot be read now") from error
 
 
 # --- values ----------------------------------------------------------------------------------------

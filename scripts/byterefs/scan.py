@@ -6,9 +6,10 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from byterefs import progress, scanners, store
+from byterefs import buckets, progress, scanners, store
 from byterefs.errors import ScanError
 from byterefs.model import Source, SourceScan
 
@@ -16,11 +17,18 @@ log = logging.getLogger(__name__)
 
 
 def scan_batch(
-    receipt: Path, batch: str, out: Path, *, scan: Mapping[str, Any], concat: str
+    receipt: Path,
+    batch: str,
+    out: Path,
+    *,
+    scan: Mapping[str, Any],
+    concat: str | None,
+    access: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, int]:
     """Scan the sources that the receipt of `discover` holds under ``batch`` into the file ``out``.
 
-    ``scan`` is that section of a dataset config. Returns counts of sources, refused, arrays and
+    ``scan`` is that section of a dataset config, ``access`` says who asks buckets (endpoint, profile,
+    anonymous). Returns counts of sources, refused, arrays and
     rows. A source that is refused fails the batch and leaves no file, unless ``on_error: skip``
     sets it aside with its reason.
     """
@@ -35,7 +43,8 @@ def scan_batch(
         file_name=scan.get("file_name"),
         refused=refused if scan["on_error"] == "skip" else None,
     )
-    return store.write_scans(out, done, refused, version=discovered["version"])
+    with buckets.asking(access):
+        return store.write_scans(out, done, refused, version=discovered["version"])
 
 
 def scans(

@@ -23,6 +23,12 @@ CREATE TABLE byterefs_scans (
     root TEXT NOT NULL             -- JSON {"attrs", "dtypes"}
 );
 
+-- What a catalogue told of a source when it was scanned: JSON [size, mtime_ns, etag].
+CREATE TABLE byterefs_told (
+    source_id INTEGER PRIMARY KEY REFERENCES sources,
+    told TEXT NOT NULL
+);
+
 -- Metadata of a source's array, once per distinct content: consistency is a query over these.
 CREATE TABLE byterefs_metas (
     meta TEXT PRIMARY KEY,         -- sha256 of record

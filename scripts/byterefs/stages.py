@@ -23,7 +23,7 @@ def update_store(
     work = receipts.read(discovered)
     if batches or work["removed"]:
         (store_path.parents[1] / "plan" / "receipt.json").unlink(missing_ok=True)
-    done = store.update(store_path, batches, work["removed"])
+    done = store.update(store_path, batches, work["removed"], work.get("told", {}))
     return receipts.write(receipt, "store", done)
 
 

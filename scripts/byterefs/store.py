@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,18 @@ from byterefs.files import canonical, digest, replacing
 from byterefs.grid import linear
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
 
-STORE_VERSION = "byterefs-store/1"
+STORE_VERSION = "byterefs-store/2"
+
+
+OF_SOURCE = (
+    "byterefs_arrays",
+    "byterefs_inline",
+    "byterefs_scans",
+    "byterefs_told",
+    "placements",
+    "sources",
+)
+"""tables with rows of a source"""
 
 
 def quote(name: str) -> str:
@@ -107,14 +119,21 @@ def check_version(con: sqlite3.Connection, store: Path) -> None:
 
 
 def known(store: Path) -> dict[str, tuple[int | None, int | None, str | None, str]]:
-    """Source -> (size, mtime_ns, etag, scan version) of every scan in the store; {} without a store."""
+    """Source -> (size, mtime_ns, etag, scan version) of every scan in the store; {} without a store.
+
+    Size, mtime and etag are what the source's catalogue told, where one did.
+    """
     if not store.exists():
         return {}
     with reading(store) as con:
         rows = con.execute(
-            "SELECT source, size, mtime_ns, etag, version FROM sources JOIN byterefs_scans USING (source_id)"
+            "SELECT source, size, mtime_ns, etag, version, told FROM sources "
+            "JOIN byterefs_scans USING (source_id) LEFT JOIN byterefs_told USING (source_id)"
         )
-        return {source: (size, ns, etag, version) for source, size, ns, etag, version in rows}
+        return {
+            source: (*(json.loads(told) if told else stat), version)
+            for source, *stat, version, told in rows
+        }
 
 
 def write_scans(
@@ -172,7 +191,7 @@ def drop_source(con: sqlite3.Connection, source: str) -> bool:
     row = con.execute("SELECT source_id FROM sources WHERE source = ?", (source,)).fetchone()
     if row is None:
         return False
-    for table in ("byterefs_arrays", "byterefs_inline", "byterefs_scans", "placements", "sources"):
+    for table in OF_SOURCE:
         con.execute(f"DELETE FROM {table} WHERE source_id = ?", row)
     return True
 
@@ -225,9 +244,15 @@ def chunks_digest(item: SourceArray) -> str | None:
     return h.hexdigest()
 
 
-def update(store: Path, batches: Iterable[Path], removed: Iterable[str]) -> dict[str, Any]:
+def update(
+    store: Path,
+    batches: Iterable[Path],
+    removed: Iterable[str],
+    told: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Merge the scan files of a run and forget the removed sources, in one transaction.
 
+    ``told`` is what a catalogue says of pending sources: size, mtime_ns, etag.
     Returns ``{"digest", "counts"}``: the digest of everything the store knows, and counts of
     sources known, new or replaced, removed, refused, and rows (chunks) written.
     """
@@ -236,6 +261,10 @@ def update(store: Path, batches: Iterable[Path], removed: Iterable[str]) -> dict
         replaced = sum(merge(con, batch) for batch in batches)
         for source in removed:
             drop_source(con, source)
+        con.executemany(
+            "INSERT INTO byterefs_told SELECT source_id, ? FROM sources WHERE source = ?",
+            ((canonical(list(row)), source) for source, row in told.items()),
+        )
         if removed or replaced:
             drop_orphans(con)
         return {"digest": state_digest(con), "counts": {**counts(con), "removed": len(removed)}}

@@ -171,6 +171,8 @@ def verify(
         ranges, axes = proofs.Ranges(view, oracle), proofs.Axes(view, oracle)
         tasks = [task for name in view.arrays for task in chosen(work, name)]
         tasks.sort(key=lambda t: (view.index[t.window.placement.source], t.array.array))
+        read = {t.window.placement.source for t in tasks}
+        sources["remote"] = proofs.check_remote([s for s in view.sources if s.source in read])
         for task in progress.shown(tasks, f"verify {form}"):
             compare(work, task, ranges, axes)
         log.info("%s: %d windows are equal", form, len(tasks))

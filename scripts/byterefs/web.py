@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from email.utils import parsedate_to_datetime
 from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError, MaxRetryError
@@ -37,6 +38,7 @@ TIMEOUT = urllib3.Timeout(connect=15, read=60)
 WHOLE = 256 << 20
 """bytes: the longest document that is read as a whole"""
 AGENT = "byterefs"
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Passing(Exception):
@@ -97,6 +99,7 @@ def request(
     headers: Mapping[str, str],
     concurrency: int = CONCURRENCY,
     fine: Collection[int] = (),
+    data: bytes | None = None,
 ) -> urllib3.BaseHTTPResponse:
     """One answer whose body is not read yet; Passing or RangeError unless it is a success or ``fine``."""
     retries = urllib3.Retry(total=None, connect=0, read=0, status=0, other=0, redirect=REDIRECTS)
@@ -105,6 +108,7 @@ def request(
             method,
             url,
             headers={"User-Agent": AGENT, "Accept-Encoding": "identity", **headers},
+            body=data,
             preload_content=False,
             retries=retries,
         )
@@ -157,16 +161,27 @@ def body(answer: urllib3.BaseHTTPResponse, size: int | None, limit: int = WHOLE)
     return data
 
 
-def get(url: str, *, accept: str = "*/*", concurrency: int = CONCURRENCY) -> Answer:
+def get(
+    url: str, *, headers: Mapping[str, str] = NO_HEADERS, concurrency: int = CONCURRENCY
+) -> Answer:
     """A whole document; RangeError where there is none, or only a part of it arrives."""
+    return tried(lambda: document(request("GET", url, headers, concurrency), url), shown(url))
 
-    def once() -> Answer:
-        answer = request("GET", url, {"Accept": accept}, concurrency)
-        length = answer.headers.get("Content-Length")
-        data = body(answer, int(length) if length and length.isdigit() else None)
-        return Answer(answer.geturl() or url, answer.headers, data)
 
-    return tried(once, shown(url))
+def post(url: str, data: bytes, *, concurrency: int = CONCURRENCY) -> Answer:
+    """The answer to a JSON document that asks for something and changes nothing."""
+    headers = {"Content-Type": "application/json"}
+    return tried(
+        lambda: document(request("POST", url, headers, concurrency, data=data), url), shown(url)
+    )
+
+
+def document(answer: urllib3.BaseHTTPResponse, url: str) -> Answer:
+    """An answer with its body, which is as long as it says."""
+    length = answer.headers.get("Content-Length", "")
+    encoded = answer.headers.get("Content-Encoding", "identity") != "identity"
+    data = body(answer, int(length) if length.isdigit() and not encoded else None)
+    return Answer(urljoin(url, answer.geturl() or ""), answer.headers, data)
 
 
 def head(url: str, *, concurrency: int = CONCURRENCY) -> Mapping[str, str]:

@@ -88,11 +88,9 @@ def test_a_refused_listing_keeps_its_sentence_for_the_job(archive: Path, tmp_pat
     assert discover.refresh(make(archive), results)
 
 
-def test_a_provider_that_is_not_built_is_refused_with_those_that_are() -> None:
-    with pytest.raises(
-        DiscoverError, match="`thredds` is not built yet; there are: local, listing"
-    ):
-        discover.load("thredds")
+def test_an_unknown_provider_is_refused_with_those_that_are():
+    with pytest.raises(DiscoverError, match="'ftp' is none of: local, listing, http, s3"):
+        discover.load("ftp")
 
 
 def test_every_provider_that_is_built_has_a_module_with_list() -> None:

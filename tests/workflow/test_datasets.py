@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -66,12 +65,3 @@ def test_all_datasets_dry_run_on_their_listings(project: Project) -> None:
     wanted = {"discover": 4, "store": 4, "plan": 4, "view": 4}
     for rule, count in wanted.items():
         assert re.search(rf"^{rule} +{count}$", output, re.M), output
-
-
-def test_a_provider_that_is_not_built_is_refused_by_its_job_with_those_that_are(
-    project: Project,
-) -> None:
-    shutil.copy(ROOT / "config/datasets/oisst.yaml", project.root / "config/datasets")
-    (project.root / "config/config.yaml").write_text("datasets: [oisst]\n")
-    said = project.run("results/oisst/discover/receipt.json", ok=False).said
-    assert "source.provider: `s3` is not built yet; there are: local, listing" in said

@@ -6,7 +6,9 @@ Two steps. :func:`refresh` lists the sources when the Snakefile is parsed and re
 
 A provider is one module here with ``list(source) -> Iterator[Source]``, where ``source`` is that
 section of a dataset config: it yields the sources whose names match the pattern, and raises
-DiscoverError rather than yield a listing that is not whole.
+DiscoverError rather than yield a listing that is not whole. ``TOLD = True`` says that size, mtime and
+etag are what a catalogue tells of a source, and not what an open of the source shows: then a source is
+pending where the listing tells something else than it told when the source was scanned.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from byterefs.scanners import SCAN_VERSION
 
 log = logging.getLogger(__name__)
 
-NAMES = ("local", "listing")
-"""Providers that are built; the schema of a dataset config knows some more."""
+NAMES = ("local", "listing", "http", "s3", "thredds", "stac", "cmr")
+"""The providers, as the schema of a dataset config has them."""
 
 Known = Mapping[str, tuple[int | None, int | None, str | None, str]]
 """Source to (size, mtime_ns, etag, scan version), as the store holds them."""
@@ -42,12 +44,9 @@ class Provider(Protocol):
 
 
 def load(provider: str) -> Provider:
-    """The module of a provider; DiscoverError if it is not built."""
+    """The module of a provider."""
     if provider not in NAMES:
-        raise DiscoverError(
-            f"source.provider: `{provider}` is not built yet; there are: {', '.join(NAMES)} (a "
-            "listing of the archive in a CSV file works with any of them)"
-        )
+        raise DiscoverError(f"source.provider: {provider!r} is none of: {', '.join(NAMES)}")
     return cast(Provider, importlib.import_module(f"byterefs.discover.{provider}"))
 
 
@@ -60,12 +59,14 @@ def scan_version(config: Mapping[str, Any]) -> str:
 
 def listed(config: Mapping[str, Any]) -> dict[str, Any]:
     """The archive as it is now; a listing that is refused holds the sentence that says why."""
+    source = config["source"]
+    provider = load(source["provider"])
     try:
-        source = config["source"]
-        rows = {s.source: list(s[1:]) for s in load(source["provider"]).list(source)}
+        rows = {s.source: list(s[1:]) for s in provider.list(source)}
     except DiscoverError as error:
         return {"refused": str(error)}
-    return {"version": scan_version(config), "sources": rows}
+    told = {"told": True} if getattr(provider, "TOLD", False) else {}
+    return {"version": scan_version(config), "sources": rows, **told}
 
 
 def refresh(config: Mapping[str, Any], results: Path, *, allow_removal: bool = False) -> bool:
@@ -127,7 +128,9 @@ def discover(
         "batches": len(batches),
         "removed": len(removed),
     }
-    work = {"version": now["version"], "batches": batches, "removed": removed}
+    work: dict[str, Any] = {"version": now["version"], "batches": batches, "removed": removed}
+    if now.get("told"):
+        work["told"] = {s: now["sources"][s] for part in batches.values() for s in part}
     files.write_json(
         receipt, {"stage": "discover", "digest": files.digest(work), "counts": counts, **work}
     )
