@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -31,6 +31,8 @@ SPLIT_APPENDS = 8
 MAX_SPLITS = 400
 MAX_SPLIT_ROWS = 1_000_000
 """GDAL's Icechunk driver verifies at most this many tables of one manifest (peers.md, B39)"""
+FEW = 100
+"""references of a source in one piece; a call for each source costs more than naming each one's checksum"""
 Checksum = str | datetime | None
 
 
@@ -76,13 +78,15 @@ class Places:
         return found
 
     @cached_property
-    def locations(self) -> list[str]:
+    def locations(self) -> NDArray[Any]:
         """``vcc://<slug>/<rest>`` of each source in the view's order, percent-encoded."""
         slugs = {p: slug(p) for p in set(self.prefixes.values())}
-        return [
+        found = np.empty(len(self.prefixes), object)
+        found[:] = [
             f"vcc://{slugs[p]}/{quote(s[len(p) :], safe=urls.ICECHUNK_SAFE)}"
             for s, p in self.prefixes.items()
         ]
+        return found
 
     def urls(self, target: str) -> dict[str, str]:
         """Slug -> URL prefix of each container for a target, unencoded; EmitError if it cannot serve."""
@@ -177,8 +181,12 @@ def piece_digest(piece: Piece, sources: list[Source]) -> str:
 
 def write_piece(session: ic.Session, piece: Piece, places: Places) -> None:
     """Set every present chunk of a piece: virtual ones by source, inline ones as native chunks."""
-    for rows, guard in by_checksum(piece.refs, places.checksums):
-        set_rows(session, piece, rows, places.locations, guard)
+    groups = list(by_checksum(piece.refs, places.checksums))
+    if sum(len(rows) for rows, _ in groups) < FEW * len(groups):
+        set_each(session, piece, places)
+    else:
+        for rows, guard in groups:
+            set_rows(session, piece, rows, places.locations, guard)
     keys = [(chunk_key(piece, row), data) for row, data in piece.refs.data.items()]
     put(session, keys)
 
@@ -199,11 +207,29 @@ def by_checksum(
         yield group, checksums[int(refs.source[group[0]])]
 
 
+def set_each(session: ic.Session, piece: Piece, places: Places) -> None:
+    """Set every virtual reference with the checksum of its own source, in one call."""
+    refs = piece.refs
+    rows = np.flatnonzero(refs.offset >= 0)
+    keys = np.transpose(np.unravel_index(rows, piece.grid))
+    keys[:, 0] += piece.start
+    columns = (keys, refs.source[rows], refs.offset[rows], refs.size[rows])
+    specs = []
+    for key, source, offset, size in zip(*(c.tolist() for c in columns), strict=True):
+        guard = places.checksums[source]
+        etag, mtime = (guard, None) if isinstance(guard, str) else (None, guard)
+        specs.append(ic.VirtualChunkSpec(key, places.locations[source], offset, size, etag, mtime))
+    refused = session.store.set_virtual_refs(piece.array, specs)
+    if refused:
+        first = next(s for s in specs if tuple(s.index) == tuple(refused[0]))
+        raise not_set(piece, refused, first.location)
+
+
 def set_rows(
     session: ic.Session,
     piece: Piece,
     rows: NDArray[np.int64],
-    locations: list[str],
+    locations: NDArray[Any],
     guard: Checksum,
 ) -> None:
     """Set the virtual references of some rows: the box around them, empty where it has others."""
@@ -213,7 +239,7 @@ def set_rows(
     at = np.ravel_multi_index([k - lo for k, lo in zip(keys, low, strict=True)], box)
     names = np.full(prod(box), "", object)
     offsets, sizes = np.zeros(prod(box), np.uint64), np.zeros(prod(box), np.uint64)
-    names[at] = np.array(locations, object)[piece.refs.source[rows]]
+    names[at] = locations[piece.refs.source[rows]]
     offsets[at], sizes[at] = piece.refs.offset[rows], piece.refs.size[rows]
     refused = session.store.set_virtual_refs_arr(
         piece.array,
@@ -225,11 +251,16 @@ def set_rows(
         checksum=guard,
     )
     if refused:
-        raise EmitError(
-            f"{piece.array}: Icechunk refused {len(refused)} references, the first at chunk "
-            f"{list(refused[0])}, location {names[at][0]}; no virtual chunk container matches it: "
-            f"check the prefixes under remap:"
-        )
+        raise not_set(piece, refused, names[at][0])
+
+
+def not_set(piece: Piece, refused: Sequence[tuple[int, ...]], location: str) -> EmitError:
+    """The sentence for references that no container matches."""
+    return EmitError(
+        f"{piece.array}: Icechunk refused {len(refused)} references, the first at chunk "
+        f"{list(refused[0])}, location {location}; no virtual chunk container matches it: "
+        f"check the prefixes under remap:"
+    )
 
 
 def chunk_key(piece: Piece, row: int) -> str:
