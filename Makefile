@@ -6,7 +6,7 @@ export HDF5_USE_FILE_LOCKING := FALSE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run daily consistency test slurm-test soak lint format lock clean bench-oisst
+.PHONY: help setup demo serve run daily consistency test slurm-test soak lint format page-bundle lock clean bench-oisst
 
 help: ## the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -16,6 +16,9 @@ setup: ## .venv with the pinned packages; a second call installs nothing
 
 demo: setup ## a small archive, built, appended to, verified, drawn
 	@$(PY) scripts/demo.py $(ARGS)
+
+serve: setup ## this folder over HTTP on loopback, with byte ranges: the demo's page and its live map
+	@$(PY) scripts/serve.py $(ARGS)
 
 run: setup ## the datasets of config/config.yaml, built or brought up to date; ARGS for snakemake
 	@$(PY) scripts/daily.py $(ARGS)
@@ -43,13 +46,16 @@ lint: setup ## ruff, snakefmt, mypy, snakemake --lint
 	@$(PY) -m ruff format --check .
 	@$(PY) -m snakefmt --check Snakefile rules
 	@$(PY) -m mypy
-	@$(PY) -m mypy scripts/demo.py scripts/demonstration scripts/daily.py scripts/unattended
+	@$(PY) -m mypy scripts/demo.py scripts/serve.py scripts/demonstration scripts/daily.py scripts/unattended
 	@$(PY) -m snakemake --lint
 
 format: setup ## the layout that lint asks for
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 	@$(PY) -m snakefmt Snakefile rules
+
+page-bundle: ## the live map's JavaScript from page/, with npm, which nothing else needs
+	@cd page && npm ci --silent && npm run --silent build
 
 lock: setup ## envs/requirements.txt from envs/requirements.in; ARGS=--upgrade for the newest
 	@sh envs/lock.sh $(ARGS)

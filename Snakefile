@@ -17,13 +17,16 @@ include: "rules/view.smk"  # store, placements -> refs_<array>, in fragments wit
 include: "rules/emit.smk"  # view -> sqlite, vrt, parquet, kerchunk, icechunk
 include: "rules/verify.smk"  # form against GDAL -> equal, or nothing is published
 include: "rules/sync.smk"  # verified forms -> where they are published
+include: "rules/register.smk"  # publications -> sds rows, STAC, landing page
 
 
-# `discover` is short, and `sync` runs where the network is: a cluster's nodes often have none.
+# `discover` is short, and `sync` and `register` run where the network is: a cluster's nodes often have none.
 localrules:
     all,
     discover,
     sync,
+    register,
+    catalogue,
 
 
 # Every durable receipt, not only the last: Snakemake keeps metadata of failed jobs too, and a failed

@@ -33,6 +33,11 @@ except (ByteRefsError, OSError) as error:
     raise WorkflowError(str(error)) from None
 
 RECEIPTS = [path for dataset in DATASETS.values() for path in receipts.wanted(dataset)]
+ANNOUNCED = [
+    path for dataset in DATASETS.values() for path in receipts.announced(dataset)
+]
+if ANNOUNCED:
+    RECEIPTS.append("results/register/receipt.json")
 
 
 wildcard_constraints:
@@ -94,6 +99,11 @@ def store_receipt(wildcards):
 def verified(wildcards):
     """Every verification of the dataset: one form that differs stops all publications."""
     return receipts.verified(DATASETS[wildcards.dataset])
+
+
+def published(wildcards):
+    """The receipt of every publication of the dataset, mirrors too."""
+    return receipts.published(DATASETS[wildcards.dataset])
 
 
 def mirrored(wildcards):

@@ -42,7 +42,9 @@ def main(*, cores: int = 2) -> None:
     picture.draw(day, source(day.path), RESULTS / "map.png")
     report.show(console, figures, proven)
     console.print(
-        f"The map of {day.when:%Y-%m-%d} is {RESULTS}/map.png, these figures are {RESULTS}/summary.json."
+        f"The map of {day.when:%Y-%m-%d} is {RESULTS}/map.png, these figures are {RESULTS}/summary.json.\n"
+        f"The landing page is {RESULTS}/published/index.html; its live map needs a server, and this is one:\n"
+        f"\n  [bold]make serve[/]   then http://127.0.0.1:8000/{RESULTS}/published/"
     )
 
 

@@ -23,8 +23,8 @@ from jsonschema.exceptions import ValidationError
 from byterefs.errors import ConfigError
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "config" / "schema"
-STAGES = ("discover", "scan", "store", "plan", "view", "emit", "verify", "sync")
-RESERVED = {"all", "access", "register"} | set(STAGES)
+STAGES = ("discover", "scan", "store", "plan", "view", "emit", "verify", "sync", "register")
+RESERVED = {"all", "access"} | set(STAGES)
 """Names that a dataset cannot have: stages, and words with a meaning of their own."""
 
 

@@ -47,3 +47,7 @@ class VerifyError(ByteRefsError):
 
 class SyncError(ByteRefsError):
     """A publication that would be half, stale or edited."""
+
+
+class RegisterError(ByteRefsError):
+    """A publication that cannot be announced."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from byterefs.errors import SyncError
-from byterefs.publication import LATEST, REPO
+from byterefs.publication import LATEST, REPO, registered
 from byterefs.shelf import Shelf, shelf
 
 
@@ -25,7 +25,7 @@ def mirror(place: Shelf, truth: Mapping[str, Any]) -> dict[str, Any]:
                     f"{origin.where}/{key}: its sha256 is {now} and was {sha256} when it was published; "
                     f"publish again before it is mirrored to {place.where}"
                 )
-        there = place.list()
+        there = {key: size for key, size in place.list().items() if not registered(key)}
         pinned = place.get(LATEST)
         counts: Counter[str] = Counter()
         for key in sorted(

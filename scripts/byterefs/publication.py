@@ -19,6 +19,13 @@ REPO = "icechunk/repo"
 MAIN: Mapping[str, str] = {"vrt": "*.vrt", "sqlite": "store.sqlite"}
 """forms that are one file, and its name; the others are a folder"""
 OPENING = ("open.json", "OPEN.md")
+REGISTERED = ("index.html", "sds.csv", "sds.parquet", "stac/")
+"""keys, and a prefix, beside a publication that belong to `register`"""
+
+
+def registered(key: str) -> bool:
+    """Whether a key belongs to `register`: a publication neither lists, mirrors nor removes it."""
+    return key in REGISTERED or key.startswith("stac/")
 
 
 class Held(NamedTuple):

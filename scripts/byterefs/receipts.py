@@ -44,13 +44,23 @@ def verified(dataset: Mapping[str, Any]) -> list[str]:
     return [f"{results}/verify/{target}/{form}.json" for target, form in emitted(dataset)]
 
 
+def published(dataset: Mapping[str, Any]) -> list[str]:
+    """The receipt of every publication of a dataset."""
+    return [f"results/{dataset['dataset']}/sync/{entry['name']}.json" for entry in dataset["sync"]]
+
+
+def announced(dataset: Mapping[str, Any]) -> list[str]:
+    """The receipt of `register`, if a dataset is published somewhere."""
+    return [f"results/{dataset['dataset']}/register/receipt.json"] if dataset["sync"] else []
+
+
 def wanted(dataset: Mapping[str, Any]) -> list[str]:
     """Every durable receipt of a dataset, in the order of the flow."""
     results = f"results/{dataset['dataset']}"
     stages = [f"{results}/{s}/receipt.json" for s in ("discover", "store", "plan", "view")]
     forms = [f"{results}/emit/{target}/{form}.receipt.json" for target, form in emitted(dataset)]
-    syncs = [f"{results}/sync/{entry['name']}.json" for entry in dataset["sync"]]
-    return [*stages, *forms, *verified(dataset), *syncs]
+    proofs, syncs = verified(dataset), published(dataset)
+    return [*stages, *forms, *proofs, *syncs, *announced(dataset)]
 
 
 def void_damaged(results: Path) -> list[Path]:

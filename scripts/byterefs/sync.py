@@ -19,7 +19,7 @@ from typing import Any
 from byterefs.errors import SyncError
 from byterefs.files import digest, write_json
 from byterefs.mirrors import mirror
-from byterefs.publication import LATEST, REPO, Held, Tree, tree
+from byterefs.publication import LATEST, REPO, Held, Tree, registered, tree
 from byterefs.receipts import read
 from byterefs.shelf import Shelf, shelf
 
@@ -206,6 +206,8 @@ def held_keys(place: Shelf, fresh: Mapping[str, Held], known: Keys) -> Keys:
     """Size and sha256 of everything at the destination, without reading again what is known."""
     keys: Keys = {}
     for key, size in place.list().items():
+        if registered(key):
+            continue
         if key in fresh:
             keys[key] = (size, fresh[key].sha256)
         elif key in known and key != LATEST and not key.startswith("current."):

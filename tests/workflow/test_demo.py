@@ -79,6 +79,19 @@ def test_the_table_shows_the_figures_of_the_summary(shown, figures):
     assert [w[0] for w in words if "yes" in w] == sorted([*FORMS, "kerchunk", "parquet", "vrt"])
 
 
+def test_the_publication_is_announced_and_a_run_with_nothing_new_announces_nothing(shown):
+    root = shown[0]
+    place = root / "results/demo/published"
+    assert "<h1>byterefs demo" in (place / "index.html").read_text()
+    assert "results/demo/published/index.html" in shown[1]
+    item = json.loads((place / "stac/items/demo.json").read_text())
+    assert item["properties"]["end_datetime"] == "2026-10-02T12:00:00Z"
+    assert len((root / "results/register/sds.csv").read_text().splitlines()) == 1 + len(FORMS)
+    command = [sys.executable, "-m", "snakemake", "-n"]
+    again = subprocess.run(command, cwd=root, env=ENVIRONMENT, capture_output=True, text=True)
+    assert "Nothing to be done" in again.stdout + again.stderr
+
+
 def test_a_final_file_has_replaced_its_preliminary_one(shown):
     store = shown[0] / "results/demo/emit/access/sqlite/store.sqlite"
     with closing(sqlite3.connect(store)) as con:

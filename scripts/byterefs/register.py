@@ -1,0 +1,176 @@
+"""Announce what was published: sds rows, STAC, landing page; kept here and placed beside the forms.
+
+``sync`` leaves the keys of :data:`byterefs.publication.REGISTERED` to this stage, which puts them
+through the same shelf once ``latest.json`` points to what they describe.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from byterefs import page, sds, stac, urls
+from byterefs.announced import Publication, publication
+from byterefs.errors import RegisterError
+from byterefs.files import covers, digest, replacing, write_json
+from byterefs.publication import registered
+from byterefs.receipts import SERVES_ALL, read
+from byterefs.shelf import Shelf, shelf
+from byterefs.view import View
+
+log = logging.getLogger(__name__)
+
+PAGE = "index.html"
+COLLECTION = "stac/collection.json"
+
+
+def run(
+    receipt: Path, *, store: Path, config: Mapping[str, Any], synced: Sequence[Path]
+) -> dict[str, Any]:
+    """Announce every publication of a dataset and write RECEIPT; gives back the counts.
+
+    ``config`` has the sections dataset, emit, sync and register; ``synced`` are the receipts of `sync`.
+    """
+    receipts = {path.stem: path for path in synced}
+    entries = [e for e in config["sync"] if not e.get("dry_run")]
+    folder, counts, announced = receipt.parent, Counter[str](), {}
+    with View.open(store) as view:
+        for entry in entries:
+            made = publication(view, entry, receipts[entry["name"]], config["emit"])
+            out = folder / made.name
+            describe(view, made, out, store.parents[1], config["register"].get("bowerbird"))
+            counts["forms"] += len(made.forms)
+            counts.update(place(shelf(entry["to"]), out))
+            announced[made.name] = {
+                "address": made.base,
+                "collection": f"{made.base}/{COLLECTION}",
+                "mirror_of": made.mirror_of,
+                "title": view.title or view.dataset,
+                "version": made.version,
+            }
+            log.info("announced %s: %s/%s", made.name, made.base, PAGE)
+        sweep(folder, {e["name"] for e in entries})
+    covered = {f"{n}/{f}": sha for n in announced for f, sha in covers(folder / n).items()}
+    told = dict(sorted({"publications": len(announced), **counts}.items()))
+    done = {"announced": announced, "counts": told, "covers": covered, "digest": digest(covered)}
+    write_json(receipt, {"stage": "register", **done})
+    return told
+
+
+def describe(
+    view: View, made: Publication, out: Path, results: Path, bowerbird: str | None
+) -> None:
+    """Write everything that announces a publication into a folder of its own."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    found = sds.rows(view.dataset, bowerbird, made)
+    (out / "sds.csv").write_bytes(sds.as_csv(found))
+    sds.write_parquet(found, out / "sds.parquet")
+    for name, content in stac.documents(view, made).items():
+        write_json(out / "stac" / name, content)
+    text = page.render(view, made, proofs(results, made), row_files(results, view, made))
+    (out / PAGE).write_text(text, encoding="utf-8")
+
+
+def proofs(results: Path, made: Publication) -> dict[str, dict[str, Any]]:
+    """Form -> the receipt of its verification. Raises RegisterError if it proves another state."""
+    now = read(results / "view" / "receipt.json")["digest"]
+    found = {}
+    for form in made.forms:
+        target = "access" if form.form in SERVES_ALL else made.target
+        path = results / "verify" / target / f"{form.form}.json"
+        found[form.form] = read(path)
+        if found[form.form].get("view", now) != now:
+            raise RegisterError(
+                f"{path}: it proves another state of the table than {results / 'view' / 'receipt.json'} "
+                f"describes; run the workflow again"
+            )
+    return found
+
+
+def row_files(results: Path, view: View, made: Publication) -> dict[str, list[dict[str, Any]]]:
+    """Of each referenced array the Parquet files that hold its rows, in order."""
+    parquet = made.form("parquet")
+    if parquet is None:
+        return {}
+    folder = results / "emit" / made.target / "parquet"
+    out: dict[str, list[dict[str, Any]]] = {}
+    for name in view.referenced():
+        stem = f"refs_{urls.file_name(name)}"
+        files = [
+            f for f in parquet.files if f == f"{stem}.parquet" or f.startswith(f"{stem}/part-")
+        ]
+        parts = [
+            {"file": f, "size": int(parquet.files[f]["size"]), "first": first_key(folder / f)}
+            for f in files
+        ]
+        out[name] = sorted(parts, key=lambda part: part["first"])
+    return out
+
+
+def first_key(file: Path) -> int:
+    """The smallest ``dim_0`` in a file, by its statistics; 0 for one without rows."""
+    found = pq.ParquetFile(file).metadata
+    lows = [found.row_group(i).column(0).statistics for i in range(found.num_row_groups)]
+    return min((int(s.min) for s in lows if s is not None and s.has_min_max), default=0)
+
+
+def place(where: Shelf, out: Path) -> Counter[str]:
+    """Bring what announces a publication to its place, the page last; what is gone is removed there."""
+    counts = Counter(dict.fromkeys(("deleted", "put", "unchanged"), 0))
+    wanted = covers(out)
+    with where.lock():
+        there = {key for key in where.list() if registered(key)}
+        for key in sorted(wanted, key=lambda k: (k == PAGE, k == COLLECTION, k)):
+            if key in there and where.digest(key) == wanted[key]:
+                counts["unchanged"] += 1
+                continue
+            where.put(key, out / key)
+            counts["put"] += 1
+        for key in sorted(there - wanted.keys()):
+            where.delete(key)
+            counts["deleted"] += 1
+    return counts
+
+
+def sweep(folder: Path, names: set[str]) -> None:
+    """Remove what announces publications that the config does not have any more."""
+    for path in folder.iterdir():
+        if path.is_dir() and path.name not in names:
+            shutil.rmtree(path)
+
+
+# --- over all datasets -----------------------------------------------------------------------------
+
+
+def catalogue(receipt: Path, *, announced: Sequence[Path]) -> dict[str, Any]:
+    """The root catalogue and one table of sds over all datasets, beside RECEIPT; gives back the counts.
+
+    ``announced`` are the receipts of `register`. Of a dataset's publications the first that is no mirror
+    is its child.
+    """
+    children, rows = {}, []
+    for path in announced:
+        found = read(path)["announced"]
+        for name in found:
+            rows += sds.from_csv((path.parent / name / "sds.csv").read_bytes())
+        own = [p for p in found.values() if not p["mirror_of"]]
+        if own:
+            children[path.parents[1].name] = (own[0]["title"], own[0]["collection"])
+    folder = receipt.parent
+    write_json(folder / "catalog.json", stac.catalogue(children))
+    with replacing(folder / "sds.csv") as part:
+        part.write_bytes(sds.as_csv(rows))
+    with replacing(folder / "sds.parquet") as part:
+        sds.write_parquet(rows, part)
+    counts = {"datasets": len(children), "rows": len(rows)}
+    names = ("catalog.json", "sds.csv", "sds.parquet")
+    covered = {name: sha for name, sha in covers(folder).items() if name in names}
+    write_json(receipt, {"stage": "register", "counts": counts, "covers": covered})
+    return counts
