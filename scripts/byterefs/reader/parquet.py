@@ -36,8 +36,8 @@ BLOCK = 64 << 10
 class ParquetTable(Table):
     """A folder with ``arrays.json``, ``sources.parquet`` and ``refs_<array>.parquet`` of one target."""
 
-    def __init__(self, location: str, target: str, drop: Sequence[str] = ()) -> None:
-        self.location, self.target = location.removesuffix("arrays.json").rstrip("/"), target
+    def __init__(self, location: str, target: str | None, drop: Sequence[str] = ()) -> None:
+        self.location = location.removesuffix("arrays.json").rstrip("/")
         self._lock = threading.RLock()
         self._open: dict[str, Rows] = {}
         text = read_whole(f"{self.location}/arrays.json")
@@ -48,7 +48,8 @@ class ParquetTable(Table):
                 f"{self.location}/arrays.json: it has no meta and arrays: fetch it again"
             )
         check_version(self.location, meta.get("format_version"))
-        if target != meta.get("target", target):
+        self.target = target or str(meta.get("target", "access"))
+        if self.target != meta.get("target", self.target):
             raise StoreError(
                 f"{self.location}: it serves target {meta['target']!r}, not {target!r}; the Parquet form "
                 f"is one folder per target: open that one, or say target={meta['target']!r}"
@@ -76,13 +77,21 @@ class ParquetTable(Table):
         """The present chunks of a box, from the row groups whose statistics meet it."""
         with self._lock:
             if array not in self._open:
-                self._open[array] = Rows(self._files(array), self.grid(array))
+                self._open[array] = Rows(self.files(array), self.grid(array))
             found = self._open[array].box(spans)
         return [self._ref(array, key, row) for key, row in found]
 
-    def _files(self, array: str) -> list[str]:
-        described = self._described[array].get("files") or [f"refs_{urls.file_name(array)}.parquet"]
-        return [f"{self.location}/{name}" for name in described]
+    def files(self, array: str) -> list[str]:
+        """The Parquet files of an array's references, in the order of their rows; none of an inline one."""
+        if self.array(array).storage != "referenced":
+            return []
+        named = self._described[array].get("files") or [f"refs_{urls.file_name(array)}.parquet"]
+        if any(part in ("", ".", "..") for name in named for part in str(name).split("/")):
+            raise StoreError(
+                f"{self.location}/arrays.json: files of {array!r} lie outside of its folder: {named}; "
+                f"publish the table again"
+            )
+        return [f"{self.location}/{name}" for name in named]
 
     def _ref(self, array: str, key: Key, row: Mapping[str, Any]) -> Ref:
         if row["data"] is not None:

@@ -135,6 +135,10 @@ class SqliteTable(Table):
             self._sources[path] = Source(path, size, seconds, etag)
         return self._sources[path]
 
+    def copy(self, to: Path) -> None:
+        """Write the whole store to a file that is not there yet."""
+        self._rows("VACUUM INTO ?", (str(to),))
+
     def close(self) -> None:
         """Close the connection."""
         self._con.close()

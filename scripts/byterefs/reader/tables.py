@@ -14,24 +14,24 @@ SQLITE = (".sqlite", ".sqlite3", ".db", ".gpkg")
 STORE = "store.sqlite"
 
 
-def open_table(location: str, target: str = "access", drop: Sequence[str] = ()) -> Table:
+def open_table(location: str, target: str | None = "access", drop: Sequence[str] = ()) -> Table:
     """A table by its file (SQLite) or its folder (Parquet, or one that has ``store.sqlite``), here or at a URL.
 
-    Raises StoreError for what is no table, RemapError for a target that it does not serve.
+    Target None is any that a Parquet folder is for, else ``access``. Raises StoreError for what is no table, RemapError for a target that it does not serve.
     """
     if urls.is_local(location):
         path = Path(urls.to_path(location))
         if (path / STORE).is_file():
-            return SqliteTable(str(path / STORE), target, drop)
+            return SqliteTable(str(path / STORE), target or "access", drop)
         if path.is_file() and path.name != "arrays.json":
-            return SqliteTable(location, target, drop)
+            return SqliteTable(location, target or "access", drop)
         if not (path / "arrays.json").is_file() and path.name != "arrays.json":
             raise StoreError(
                 f"{location}: it is neither an SQLite file nor a folder with {STORE} or arrays.json: name "
                 f"the form's folder, <…>/sqlite or <…>/parquet"
             )
     elif location.partition("?")[0].endswith(SQLITE):
-        return SqliteTable(location, target, drop)
+        return SqliteTable(location, target or "access", drop)
     try:
         from byterefs.reader.parquet import ParquetTable
     except ModuleNotFoundError as error:
