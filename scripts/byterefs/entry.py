@@ -7,10 +7,12 @@ A rule's *named* inputs, outputs and params are the keyword arguments; its wildc
 from __future__ import annotations
 
 import argparse
+import errno
 import inspect
 import json
 import logging
 import re
+import sqlite3
 import sys
 import types
 import typing
@@ -22,6 +24,8 @@ from typing import Any
 from byterefs.errors import ByteRefsError, ConfigError
 
 log = logging.getLogger("byterefs")
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_SPACE = "No space left on device"
 
 Main = Callable[..., Any]
 
@@ -46,12 +50,32 @@ def refusing() -> Iterator[None]:
     """Log an exception in the way that fits its kind, and leave with exit code 1."""
     try:
         yield
-    except ByteRefsError as error:
-        log.error("%s", " ".join(str(error).split()))
+    except Exception as error:
+        if full := no_space(error):
+            log.error("%s", full)
+        elif isinstance(error, ByteRefsError):
+            log.error("%s", " ".join(str(error).split()))
+        else:
+            log.exception("this is a defect of byterefs, or of the machine:")
         sys.exit(1)
-    except Exception:
-        log.exception("this is a defect of byterefs, or of the machine:")
-        sys.exit(1)
+
+
+def no_space(error: BaseException | None) -> str | None:
+    """The sentence for an error that a full disk, a quota or a limit on file sizes caused; None for another one.
+
+    Libraries hide the number: SQLite has a code of its own, Icechunk and DuckDB a text.
+    """
+    while error is not None:
+        number = error.errno if isinstance(error, OSError) else None
+        code = error.sqlite_errorcode if isinstance(error, sqlite3.Error) else None
+        if number in FULL or code == sqlite3.SQLITE_FULL or NO_SPACE in str(error):
+            said = " ".join(str(error).split())
+            return (
+                f"there is no space left to write to ({said[:200]}); free some and run again: what was "
+                f"finished is kept, and the store and every form are as they were or are made again"
+            )
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def report(counts: Mapping[str, Any] | None) -> None:

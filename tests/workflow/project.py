@@ -143,6 +143,10 @@ class Project:
 
     def killed(self, reached: Callable[[], bool], *arguments: str) -> None:
         """Start the command and end its whole process group with SIGKILL once ``reached`` holds."""
+        assert self.killed_if(reached, *arguments), (self.root / "killed.log").read_text()
+
+    def killed_if(self, reached: Callable[[], bool], *arguments: str) -> bool:
+        """The same; False where the command came to its end before."""
         with (self.root / "killed.log").open("w") as log:
             process = subprocess.Popen(
                 self.command(*arguments), cwd=self.root, env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
@@ -151,9 +155,11 @@ class Project:
             until = time.monotonic() + 120
             while not reached() and process.poll() is None and time.monotonic() < until:
                 time.sleep(0.002)
-            assert process.poll() is None, (self.root / "killed.log").read_text()
+            if process.poll() is not None:
+                return False
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            return True
 
     def published(self) -> dict[int, np.ndarray]:
         """Day to stored values of ``sst``, as GDAL reads the published VRT."""
