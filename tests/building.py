@@ -43,7 +43,8 @@ def scan_into(
     format = conf["scan"].get("format", "auto")
     options = {"format": format, "arrays": arrays, "concat": concat}
     named = conf["scan"].get("file_name")
-    scans = [scanners.scan(listed(f), file_name=named, **options) for f in files]
+    said = conf["scan"].get("references")
+    scans = [scanners.scan(listed(f), file_name=named, references=said, **options) for f in files]
     batch = folder / "batch.sqlite"
     store.write_scans(batch, scans, {}, version="1")
     store.update(folder / "store.sqlite", [batch], removed)

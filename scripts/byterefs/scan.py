@@ -41,6 +41,7 @@ def scan_batch(
         concat=concat,
         split=scan["split"] == "step",
         file_name=scan.get("file_name"),
+        references=scan.get("references"),
         refused=refused if scan["on_error"] == "skip" else None,
     )
     with buckets.asking(access):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -42,8 +43,8 @@ def load(name: str) -> Scanner:
     return cast(Scanner, import_module(f"{__name__}.{name}"))
 
 
-def detect(source: Source) -> str:
-    """The format of a source by its content; ScanError if it cannot be read or no scanner knows it."""
+def recognised(source: Source) -> str | None:
+    """The format of a source by its content; None if no scanner knows it, ScanError if it cannot be read."""
     # here, for the Snakefile imports this package and no numpy
     from byterefs.scanners._common import opened
 
@@ -52,6 +53,17 @@ def detect(source: Source) -> str:
             seen.file.seek(0)
             if load(name).recognises(seen.file):
                 return name
+    return None
+
+
+def detect(source: Source) -> str:
+    """The format of a source by its content; ScanError if it cannot be read or no scanner knows it."""
+    from byterefs.scanners._common import opened
+
+    name = recognised(source)
+    if name is not None:
+        return name
+    with opened(source.source) as seen:
         size = seen.size
     what = f"{size} bytes of no known format" if size else "an empty file"
     raise ScanError(
@@ -68,6 +80,7 @@ def scan(
     concat: str | None = None,
     split: bool = True,
     file_name: Mapping[str, Any] | None = None,
+    references: Mapping[str, Any] | None = None,
 ) -> SourceScan:
     """Every wanted array of one source: metadata, where its chunks lie, and small values.
 
@@ -77,11 +90,18 @@ def scan(
     coordinate) along which sources follow one another; uncompressed arrays that start with it are
     keyed by single steps of it if ``split``. ``file_name`` is that section of ``scan``: what only the
     source's name says, the array's name or the step of ``concat``, which then is every data array's first
-    axis. The returned ``source`` has size and mtime as seen in the same open.
+    axis. ``references`` is that section of ``scan``: a set of references that somebody else wrote, whose
+    rows are taken where they can be proven. The returned ``source`` has size and mtime as seen in the same open.
 
     Raises ScanError, naming source, array, rule and way out, for a source that cannot be read, has
     none of the wanted arrays, or has one that cannot be referenced without being wrong.
     """
+    if references:
+        # here, for the Snakefile imports this package and no numpy
+        from byterefs.scanners import _imported
+
+        own = partial(_by_itself, source, format, arrays, concat, split)
+        return _imported.scan(source, references, own, arrays=tuple(arrays), concat=concat)
     name = detect(source) if format == "auto" else format
     scanner = load(name)
     if not file_name:
@@ -97,3 +117,18 @@ def scan(
         return found
     rule = file_name["coordinate"]
     return _file_name.lifted(found, _file_name.coordinate(source, concat, said[rule["from"]], rule))
+
+
+def _by_itself(
+    source: Source, format: str, arrays: Sequence[str], concat: str | None, split: bool
+) -> SourceScan | None:
+    """The scan of a source by the scanner of its format; None where no scanner knows it, or it has other names."""
+    from byterefs.scanners._common import NoneWantedError
+
+    name = recognised(source) if format == "auto" else format
+    if name is None:
+        return None
+    try:
+        return load(name).scan(source, arrays=tuple(arrays), concat=concat, split=split)
+    except NoneWantedError:
+        return None

@@ -108,14 +108,20 @@ def opened(source: str) -> Iterator[Seen]:
         raise ScanError(f"{source}: it changed while it was scanned; run again")
 
 
+class NoneWantedError(ScanError):
+    """A source that has none of the wanted arrays."""
+
+
 def wanted(source: str, there: Collection[str], arrays: Sequence[str]) -> frozenset[str]:
-    """The wanted ones of the arrays that are there, all if none is listed; ScanError if there are none."""
+    """The wanted ones of the arrays that are there, all if none is listed; NoneWantedError if there are none."""
     asked = [name.strip("/") for name in arrays]
     found = frozenset(asked) & frozenset(there) if asked else frozenset(there)
     if not found:
         what = f"none of the wanted arrays {', '.join(asked)}" if asked else "no arrays"
         has = f"; it has {', '.join(sorted(there)[:20])}" if there else ""
-        raise ScanError(f"{source}: it has {what}{has}; correct scan.arrays or source.pattern")
+        raise NoneWantedError(
+            f"{source}: it has {what}{has}; correct scan.arrays or source.pattern"
+        )
     return found
 
 
