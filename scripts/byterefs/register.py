@@ -46,7 +46,7 @@ def run(
             out = folder / made.name
             describe(view, made, out, store.parents[1], config["register"].get("bowerbird"))
             counts["forms"] += len(made.forms)
-            counts.update(place(shelf(entry["to"]), out))
+            counts.update(place(shelf(entry), out))
             announced[made.name] = {
                 "address": made.base,
                 "collection": f"{made.base}/{COLLECTION}",

@@ -10,15 +10,18 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from byterefs.errors import SyncError
 from byterefs.files import file_digest, replacing
 
 LOCK = ".byterefs.lock"
+Marks = Mapping[str, str]
+"""what a destination tells of an object without sending it (an ETag) -> sha256 of its bytes"""
 
 
 class Shelf(Protocol):
@@ -26,9 +29,20 @@ class Shelf(Protocol):
 
     where: str
     """the destination as the config names it"""
+    concurrency: int
+    """puts and copies at a time"""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Holds off other publishers; SyncError if one is at work."""
+        """Holds off other publishers where it can, else proves that :meth:`swap` will; SyncError if neither."""
+
+    def learn(self, files: Iterable[tuple[Path, str]]) -> None:
+        """Local files with their sha256, so that what lies there needs no reading to be compared with them."""
+
+    def recall(self, marks: Marks) -> None:
+        """What was known of the destination's objects before."""
+
+    def mark(self, key: str) -> str | None:
+        """What the destination tells of a key without sending it; None if nothing."""
 
     def list(self, prefix: str = "") -> dict[str, int]:
         """Every key below ``prefix`` with its size in bytes, sorted."""
@@ -44,6 +58,9 @@ class Shelf(Protocol):
 
     def copy(self, key: str, to: str) -> None:
         """The same bytes under another key, without moving them where that can be."""
+
+    def take(self, other: Shelf, key: str, to: str) -> bool:
+        """The bytes of another shelf's key under ``to``, if they need not come by here; False if they must."""
 
     def swap(self, key: str, new: bytes, expected: bytes | None) -> bool:
         """Set a key if it still holds ``expected`` (None: nothing); False if it does not."""
@@ -61,6 +78,8 @@ class Shelf(Protocol):
 class Directory:
     """A folder on this machine, or one that is mounted here."""
 
+    concurrency = 1
+
     def __init__(self, where: str | Path) -> None:
         self.where, self.root = str(where), Path(where)
         self._digests: dict[tuple[int, int], str] = {}
@@ -77,6 +96,15 @@ class Directory:
                     f"{self.where}: another publisher is at work there; wait until it is done, then run again"
                 ) from None
             yield
+
+    def learn(self, files: Iterable[tuple[Path, str]]) -> None:
+        """Nothing: files are read where they lie."""
+
+    def recall(self, marks: Marks) -> None:
+        """Nothing: a file system tells nothing of bytes."""
+
+    def mark(self, key: str) -> str | None:
+        """None."""
 
     def list(self, prefix: str = "") -> dict[str, int]:
         """Files below ``prefix``; those whose name starts with a dot and ends in ``.part``, and the lock, are none."""
@@ -117,6 +145,10 @@ class Directory:
         finally:
             beside.unlink(missing_ok=True)
 
+    def take(self, other: Shelf, key: str, to: str) -> bool:
+        """From nowhere."""
+        return False
+
     def swap(self, key: str, new: bytes, expected: bytes | None) -> bool:
         """Compare, then rename; the lock keeps other publishers out in between."""
         if self.get(key) != expected:
@@ -142,11 +174,15 @@ class Directory:
         return (time.time() - (self.root / key).stat().st_mtime) / 86_400
 
 
-def shelf(where: str) -> Shelf:
-    """The destination that a config names. Raises SyncError for one that cannot be served yet."""
+def shelf(options: Mapping[str, Any]) -> Shelf:
+    """The destination that an entry of the config's ``sync`` names; SyncError for one that is neither kind."""
+    where = str(options["to"])
+    if where.startswith("s3://"):
+        # a string, so that a publication to a directory needs no client
+        return cast(Shelf, import_module("byterefs.objects").bucket(options))
     if "://" in where and not where.startswith("file://"):
         raise SyncError(
-            f"{where}: only a directory can be published to so far; name one in sync.to and copy it "
-            f"there with a tool that keeps the order: latest.json last"
+            f"{where}: sync.to is a directory or s3://bucket/prefix; a web server is published to by the "
+            f"directory or the bucket that it serves"
         )
     return Directory(where.removeprefix("file://"))

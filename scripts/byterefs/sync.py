@@ -12,10 +12,12 @@ import logging
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from byterefs import progress
 from byterefs.errors import SyncError
 from byterefs.files import digest, write_json
 from byterefs.mirrors import mirror
@@ -42,7 +44,7 @@ def run(
 
     Raises SyncError, and then ``latest.json`` at the destination is what it was.
     """
-    place = shelf(options["to"])
+    place = shelf(options)
     try:
         if options.get("dry_run"):
             report = rehearse(receipt, place, options, verified, mirrored)
@@ -50,7 +52,9 @@ def run(
             report = mirror(place, read(mirrored[0]))
         else:
             report = publish(receipt, place, options.get("target", "access"), verified)
-        write_json(receipt, {"stage": "sync", "name": options["name"], "to": place.where, **report})
+        asked = {k: options[k] for k in ("endpoint", "profile") if k in options}
+        head = {"stage": "sync", "name": options["name"], "to": place.where, **asked}
+        write_json(receipt, {**head, **report})
     except OSError as error:
         raise SyncError(
             f"{options['to']}: cannot publish there: {error.strerror or error} ({error.filename or place.where}); "
@@ -73,16 +77,20 @@ def publish(receipt: Path, place: Shelf, target: str, verified: Sequence[Path]) 
     """Bring the destination to the newest verified version; the receipt's content."""
     made = tree(receipt.parents[1], verified, target, repository_of(receipt))
     with place.lock():
+        place.learn((held.path, held.sha256) for held in made.files.values())
         before = Before.of(place, receipt)
         before.refuse_other(made.dataset, receipt)
-        before.refuse_edits(made, receipt)
-        counts: Counter[str] = Counter()
-        for part in (made.versioned, made.icechunk, made.current):
-            for key, held in part.items():
-                counts[put(place, key, held, before)] += 1
+        broken = before.broken(made, receipt)
+        counts = Counter({"repaired": len(broken)} if broken else {})
+        data = {k: h for k, h in {**made.versioned, **made.icechunk}.items() if k != REPO}
+        counts += fill(place, data, before)
+        arrived(place, data)
+        if REPO in made.icechunk:
+            counts[turn(place, REPO, made.icechunk[REPO].path.read_bytes(), before.repo)] += 1
         if made.versioned:
             place.touch(f"v/{made.version}")
-        swap(place, made.latest, before, counts)
+        counts[turn(place, LATEST, made.latest, before.latest)] += 1
+        counts += fill(place, made.current, before)
         counts["deleted"] += sweep(place, made, before)
         keys = held_keys(place, made.files, before.keys)
         write_json(state_of(receipt), state(place, keys, before, made))
@@ -90,7 +98,10 @@ def publish(receipt: Path, place: Shelf, target: str, verified: Sequence[Path]) 
         "target": target,
         "version": made.version,
         "digest": digest({k: list(v) for k, v in keys.items()}),
-        "keys": {k: {"size": size, "sha256": sha} for k, (size, sha) in keys.items()},
+        "keys": {
+            k: {"size": size, "sha256": sha} | ({"etag": mark} if (mark := place.mark(k)) else {})
+            for k, (size, sha) in keys.items()
+        },
         "refused": made.refused,
         "counts": dict(sorted(counts.items())),
     }
@@ -103,15 +114,17 @@ class Before:
         self.place, self.there = place, there
         self.keys: Keys = {k: (size, sha) for k, (size, sha) in left.get("keys", {}).items()}
         self.orphans: list[str] = list(left.get("orphans", []))
-        self.known = bool(left)
         self.latest = place.get(LATEST)
+        self.repo = place.get(REPO) if REPO in there else None
 
     @classmethod
     def of(cls, place: Shelf, receipt: Path) -> Before:
         """Read both."""
         state = state_of(receipt)
         left = read(state) if state.exists() else {}
-        return cls(place, place.list(), left if left.get("to") == place.where else {})
+        left = left if left.get("to") == place.where else {}
+        place.recall({m: left["keys"][k][1] for k, m in left.get("marks", {}).items()})
+        return cls(place, place.list(), left)
 
     @property
     def version(self) -> str | None:
@@ -133,19 +146,46 @@ class Before:
                 f"give sync.to a place of its own"
             )
 
-    def refuse_edits(self, made: Tree, receipt: Path) -> None:
-        """Refuse a tree in which an immutable file is not what the last sync left."""
+    def broken(self, made: Tree, receipt: Path) -> list[str]:
+        """Immutable files that are not what the last sync left, and that this one brings again.
+
+        Raises SyncError for one whose bytes are not at hand.
+        """
+        found = []
         for key, (_, sha256) in self.keys.items():
             if not key.startswith(("v/", "icechunk/")):
                 continue
             now = self.sha256(key)
-            pending = made.icechunk.get(key)  # a killed sync may have replaced `repo` already
-            if now != sha256 and not (key == REPO and pending and now == pending.sha256):
+            pending = made.files.get(key)
+            # a killed sync may have replaced `repo` already
+            if now == sha256 or (key == REPO and pending and now == pending.sha256):
+                continue
+            if pending and pending.sha256 == sha256:
+                log.warning(
+                    "%s/%s: it is not what was published there; it is put again",
+                    self.place.where,
+                    key,
+                )
+                found.append(key)
+            else:
                 raise SyncError(
                     f"{self.place.where}/{key}: its sha256 is {now} and was {sha256} when it was published; somebody "
                     f"edited it: bring it back, or remove {self.place.where}/{key.split('/')[0]} and "
                     f"{state_of(receipt)} to publish it afresh"
                 )
+        return found
+
+
+def fill(place: Shelf, files: Mapping[str, Held], before: Before) -> Counter[str]:
+    """Let keys hold files' bytes, the largest first, ``.zmetadata`` last; what had to be done."""
+    last = [k for k in files if k.endswith(".zmetadata")]
+    first = sorted(files.keys() - set(last), key=lambda k: (-files[k].size, k))
+    counts: Counter[str] = Counter()
+    with ThreadPoolExecutor(place.concurrency) as pool:
+        done = pool.map(lambda key: put(place, key, files[key], before), first)
+        counts.update(progress.counted(done, len(first), "sync"))
+    counts.update(put(place, key, files[key], before) for key in last)
+    return counts
 
 
 def put(place: Shelf, key: str, held: Held, before: Before) -> str:
@@ -162,17 +202,26 @@ def put(place: Shelf, key: str, held: Held, before: Before) -> str:
     return "put"
 
 
-def swap(place: Shelf, latest: bytes, before: Before, counts: Counter[str]) -> None:
-    """Point readers at the new version. Raises SyncError if another publisher was faster."""
-    if before.latest == latest:
-        counts["unchanged"] += 1
-        return
-    if not place.swap(LATEST, latest, before.latest):
+def arrived(place: Shelf, files: Mapping[str, Held]) -> None:
+    """That the destination lists what pointers are about to lead to. Raises SyncError."""
+    there = place.list()
+    for key, held in files.items():
+        if there.get(key) != held.size or place.digest(key) != held.sha256:
+            raise SyncError(
+                f"{place.where}/{key}: it was put and is not there as it was; see to the server, then run again"
+            )
+
+
+def turn(place: Shelf, key: str, new: bytes, before: bytes | None) -> str:
+    """Let a pointer lead to what is new. Raises SyncError if another publisher was faster."""
+    if before == new:
+        return "unchanged"
+    if not place.swap(key, new, before):
         raise SyncError(
-            f"{place.where}/{LATEST}: another publisher replaced it since this one began; "
+            f"{place.where}/{key}: another publisher replaced it since this one began; "
             f"its version stands, run again to publish yours"
         )
-    counts["put"] += 1
+    return "put"
 
 
 def sweep(place: Shelf, made: Tree, before: Before) -> int:
@@ -185,8 +234,8 @@ def sweep(place: Shelf, made: Tree, before: Before) -> int:
             place.touch(key)  # the grace of readers in flight begins now
         elif place.age(key) > KEEP_DAYS:
             gone.append(key)
-    for key in gone:
-        place.delete(key)
+    with ThreadPoolExecutor(place.concurrency) as pool:
+        list(pool.map(place.delete, gone))
     return len(gone)
 
 
@@ -220,7 +269,13 @@ def held_keys(place: Shelf, fresh: Mapping[str, Held], known: Keys) -> Keys:
 def state(place: Shelf, keys: Keys, before: Before, made: Tree) -> dict[str, Any]:
     """What the next sync compares the destination with."""
     left = [key for key in orphans(before, made) if key in keys]
-    return {"to": place.where, "keys": {k: list(v) for k, v in keys.items()}, "orphans": left}
+    marks = {key: mark for key in keys if (mark := place.mark(key))}
+    return {
+        "to": place.where,
+        "keys": {k: list(v) for k, v in keys.items()},
+        "marks": marks,
+        "orphans": left,
+    }
 
 
 # --- rehearsal -------------------------------------------------------------------------------------
