@@ -78,6 +78,18 @@ def test_what_gdal_cannot_read_is_read_by_h5py_and_counted_with_the_reason(share
         assert "GDAL reads Float32 where the source has <f2" in oracle.reasons["float16"]
 
 
+def test_a_filter_that_gdal_does_not_have_is_read_by_h5py(tmp_path: Path) -> None:
+    file = tmp_path / "a.h5"
+    wanted = np.full((2, 30, 40), 7, "<i4")
+    with h5py.File(file, "w") as f:
+        f.create_dataset("a", data=wanted, chunks=(1, 30, 40), compression="lzf")
+    with Oracle() as oracle:
+        answer = oracle.read(str(file), "a", (0, 0, 0), wanted.shape, "<i4")
+        np.testing.assert_array_equal(answer.values, wanted)
+        assert answer.by == "h5py"
+        assert oracle.reasons["a"]
+
+
 def test_nan_payloads_and_big_endian_bytes_survive(tmp_path: Path) -> None:
     bits = np.array([0x7FC00001, 0xFFC00000, 0x7FC00000, 0x3F800000], ">u4")
     with h5py.File(tmp_path / "a.h5", "w") as f:

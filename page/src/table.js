@@ -9,7 +9,8 @@ const compressors = { ZSTD: (input, length) => unzstd(input, new Uint8Array(leng
 export class Table {
   /** `parts`: `file` below `folder`, `size` in bytes, `first` key of dim_0, in order. */
   constructor(folder, parts, rank) {
-    this.parts = parts.map((part) => ({ ...part, url: new URL(part.file, folder).href }))
+    // names of files are percent-encoded names of arrays, and stand in an address encoded once more
+    this.parts = parts.map((part) => ({ ...part, url: new URL(part.file.split('/').map(encodeURIComponent).join('/'), folder).href }))
     this.rank = rank
     this.kept = new Map()
   }

@@ -164,6 +164,8 @@ class Oracle:
                 data = found.Read(list(start), list(count)) if len(count) else found.Read()
             except RuntimeError as error:
                 return words(error)
+            if data is None:  # GDAL 3.13, for a filter that its HDF5 does not have
+                return gdal.GetLastErrorMsg() or "it reads nothing and does not say why"
         return np.frombuffer(bytes(data), wanted).reshape(tuple(count))
 
     def _h5py(

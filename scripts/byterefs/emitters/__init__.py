@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
+from urllib.parse import quote
 
 from numpy.typing import NDArray
 
@@ -70,6 +71,8 @@ class Place:
         """A file of the form, or its folder, for readers that take URLs."""
         if not self.base:
             return name or "."
+        if self.base.startswith(("http://", "https://")):
+            name = quote(name)  # of a name that is percent-encoded itself, as a server wants it
         return f"{self.base}/{name}" if name else self.base
 
     def gdal(self, name: str = "") -> str:
