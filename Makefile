@@ -6,7 +6,7 @@ export HDF5_USE_FILE_LOCKING := FALSE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve run daily consistency test slurm-test soak lint format page-bundle lock clean bench-oisst
+.PHONY: help setup demo serve run daily consistency test slurm-test soak census lint format page-bundle lock clean bench-oisst
 
 help: ## the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -41,12 +41,15 @@ soak: setup ## the long tests: 40 daily appends against one build
 bench-oisst: setup ## OISST at full length: first build, no-op, one new day (bench/README.md)
 	@$(PY) bench/oisst.py $(ARGS)
 
+census: setup ## every data file below DATA through every form, against an oracle; a line each in OUT
+	@$(PY) scripts/census.py --data $(DATA) --out $(OUT) $(ARGS)
+
 lint: setup ## ruff, snakefmt, mypy, snakemake --lint
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m snakefmt --check Snakefile rules
 	@$(PY) -m mypy
-	@$(PY) -m mypy scripts/demo.py scripts/serve.py scripts/demonstration scripts/daily.py scripts/unattended
+	@$(PY) -m mypy scripts/demo.py scripts/serve.py scripts/demonstration scripts/daily.py scripts/unattended scripts/census.py scripts/tally
 	@$(PY) -m snakemake --lint
 
 format: setup ## the layout that lint asks for

@@ -23,11 +23,11 @@ NUMBERS = np.arange(24, dtype="<i4").reshape(4, 6)
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """A file with an array of opaque elements beside one that every form holds, and one with szip."""
+    """A file with an array of opaque elements beside one that every form holds, and one with n-bit."""
     path = tmp_path / "mixed.h5"
     with h5py.File(path, "w") as f:
         f["plain"] = NUMBERS
-        pipeline(f, "szipped", NUMBERS, (4, 6), "szip")
+        pipeline(f, "narrow", NUMBERS, (4, 6), "nbit")
         f["when"] = np.array(["2000-01-01"], "M8[D]").astype(h5py.opaque_dtype("M8[D]"))
     return path
 
@@ -37,7 +37,7 @@ def test_an_array_that_cannot_be_recorded_ends_the_scan_unless_it_is_set_aside(m
         scanners.scan(Source(str(mixed)))
     with setting_aside() as refused:
         found = scanners.scan(Source(str(mixed)))
-    assert set(found.arrays) == {"plain", "szipped"}
+    assert set(found.arrays) == {"plain", "narrow"}
     assert list(refused) == ["when"]
     assert "scan.arrays" in refused["when"]
 
@@ -46,25 +46,25 @@ def test_a_form_that_is_not_required_leaves_out_what_it_cannot_hold_and_says_so(
     mixed: Path, tmp_path: Path
 ) -> None:
     results = Results(
-        tmp_path / "results", plan={"concat": None}, scan={"arrays": ["plain", "szipped"]},
+        tmp_path / "results", plan={"concat": None}, scan={"arrays": ["plain", "narrow"]},
         source={"pattern": ""},
     )  # fmt: skip
     results.scan([mixed])
     with View.open(results.store) as view:
         digest = receipt(view)["digest"]
-        assert set(emitters.refusals(view, "kerchunk")) == {"szipped"}
+        assert set(emitters.refusals(view, "kerchunk")) == {"narrow"}
         assert emitters.refusals(view, "sqlite") == {}
     out, options = results.out("access", "kerchunk"), {"required": False}
     where = {"form": "kerchunk", "target": "access"}
-    with pytest.raises(EmitError, match="szip"):
+    with pytest.raises(EmitError, match="nbit"):
         emitters.build(results.store, digest, out, options={}, **where)
     done = emitters.build(results.store, digest, out, options=options, **where)
-    assert list(done["left_out"]) == ["szipped"]
-    assert "sqlite, vrt and parquet" in done["left_out"]["szipped"]
+    assert list(done["left_out"]) == ["narrow"]
+    assert "sqlite, vrt and parquet" in done["left_out"]["narrow"]
     coverage = json.loads((out / "open.json").read_text())["coverage"]
     assert coverage["plain"]["xarray"] is True
-    assert "szip" in coverage["szipped"]["xarray"]
+    assert "nbit" in coverage["narrow"]["xarray"]
     write_json(results.emitted("access", "kerchunk"), done)
     proof = results.verify("access", "kerchunk")
     assert proof["values_compared"] == NUMBERS.size
-    assert list(proof["refused"]) == ["szipped"]
+    assert list(proof["refused"]) == ["narrow"]

@@ -21,6 +21,7 @@ from byterefs.model import Array, Key, Refs
 from byterefs.oracle import native
 from byterefs.spelling import as_dtype, same_attribute, same_bits
 from byterefs.view import View
+from byterefs.vrt import flat, holds
 from byterefs.zarr_meta import cf_fill
 
 
@@ -129,9 +130,16 @@ def attributes(form: str, array: Array, found: Described) -> Iterator[tuple[str,
         if name not in expected or name not in published:
             yield f"attribute {name!r}", published.get(name), expected.get(name)
         elif not same_attribute(
-            published[name], expected[name], array.attr_dtypes.get(name, "str"), array.dtype
+            published[name], expected[name], attribute_dtype(form, array, name), array.dtype
         ):
             yield f"attribute {name!r}", published[name], expected[name]
+
+
+def attribute_dtype(form: str, array: Array, name: str) -> str:
+    """The dtype of an attribute as a form has it: Zarr v3 writes ``_FillValue`` as the array's own."""
+    if form == "icechunk" and name == "_FillValue":
+        return array.dtype
+    return array.attr_dtypes.get(name, "str")
 
 
 def gdal_words(
@@ -143,6 +151,7 @@ def gdal_words(
     """
     if expected.get("units") == "":
         del expected["units"]
+    expected = {k: v for k, v in expected.items() if in_xml(k, v)}
     stored = fill_value(array.fill, array.dtype)
     held = "_FillValue" not in expected or cf_fill(array) is not None
     if "_FillValue" in published and stored is not None and held:
@@ -153,13 +162,20 @@ def gdal_words(
     return expected, published
 
 
+def in_xml(name: str, value: Any) -> bool:
+    """Whether a VRT can hold an attribute: one of text that XML has no characters for, or an empty one, it cannot."""
+    items = flat(value)
+    return bool(items) and all(map(holds, (name, *items)))
+
+
 def check_root(view: View, form: str, published: Mapping[str, Any]) -> None:
     """Compare root attributes that all sources share. Raises VerifyError."""
-    for name in sorted(view.root.keys() | published.keys()):
-        there, wanted = published.get(name), view.root.get(name)
+    root = {k: v for k, v in view.root.items() if form != "vrt" or in_xml(k, v)}
+    for name in sorted(root.keys() | published.keys()):
+        there, wanted = published.get(name), root.get(name)
         dtype = view.root_dtypes.get(name, "str")
         if (
-            name not in view.root
+            name not in root
             or name not in published
             or not same_attribute(there, wanted, dtype, dtype)
         ):

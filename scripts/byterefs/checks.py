@@ -63,10 +63,12 @@ def refuse_names(arrays: Mapping[str, Array], eras: Sequence[str] = ()) -> None:
     for name in arrays:
         if name.lower() in lower:
             raise PlanError(
-                f"arrays {lower[name.lower()]!r} and {name!r} differ only in case, which SQLite cannot tell apart; choose with scan.arrays"
+                f"arrays {lower[name.lower()]!r} and {name!r} differ only in case, which SQLite cannot tell apart; choose with scan.arrays",
+                array=name,
             )
         lower[name.lower()] = name
         if name.lower() in RESERVED or name.lower().startswith(("refs_", "byterefs_", "sqlite_")):
             raise PlanError(
-                f"array {name!r} has a name that mdim-refs/0.2 reserves; leave it out with scan.arrays"
+                f"array {name!r} has a name that mdim-refs/0.2 reserves; leave it out with scan.arrays",
+                array=name,
             )

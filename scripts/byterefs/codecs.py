@@ -21,7 +21,7 @@ import numcodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import grib
+from byterefs import grib, hdf5_filters
 from byterefs.errors import ByteRefsError
 from byterefs.model import Key
 
@@ -33,16 +33,14 @@ PLAIN: dict[str, Any] = {"compressor": None, "filters": None}
 """the codec of bytes as they are"""
 
 FOREIGN = {
-    4: "szip",
     5: "nbit",
     6: "scaleoffset",
     32000: "lzf",
-    32004: "lz4",  # framed unlike numcodecs' lz4: big-endian sizes, blocks
     32008: "bitshuffle",
     32013: "zfp",
     32026: "blosc2",
 }
-COMPRESSORS = {"zlib", "zstd", "bz2", "blosc"} | {
+COMPRESSORS = {"zlib", "zstd", "bz2", "blosc", "imagecodecs_szip", "imagecodecs_lz4h5"} | {
     f"hdf5:{name}" for name in FOREIGN.values() if name not in {"nbit", "scaleoffset"}
 }
 ENCODER_ONLY = {"level", "clevel", "cname", "shuffle", "blocksize", "name"}
@@ -54,6 +52,7 @@ GDAL_WORDS = {
     "zstd": "ZSTD",
     "bz2": "BZIP2",
     "blosc": "BLOSC",
+    "imagecodecs_lz4h5": "LZ4",
     "hdf5:nbit": "NBIT",
     "hdf5:scaleoffset": "SCALEOFFSET",
 }
@@ -65,7 +64,7 @@ TIFF_REFUSALS = {
 }
 GRIB = (grib.GRIBBERISH, grib.ECCODES)
 """ids of codecs whose bytes are a GRIB message"""
-GDAL_COMPRESSIONS = {"zlib": "DEFLATE", "hdf5:szip": "SZIP"}
+GDAL_COMPRESSIONS = {"zlib": "DEFLATE", "imagecodecs_szip": "SZIP"}
 BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 
@@ -87,8 +86,14 @@ def _config(entry: Filter, itemsize: int) -> dict[str, Any]:
             return {"id": "fletcher32"}
         case 307:
             return {"id": "bz2", "level": int(cd[0]) if cd else 9}
+        case 4 if len(cd) == 4:
+            words = ("options_mask", "pixels_per_block", "bits_per_pixel", "pixels_per_scanline")
+            known = dict(zip(words, map(int, cd), strict=True))
+            return {"id": "imagecodecs_szip", **known, "header": True}
         case 32001:
             return _blosc(cd)
+        case 32004:
+            return {"id": "imagecodecs_lz4h5"}
         case 32015:
             return {"id": "zstd", "level": int(cd[0]) if cd else 3}
     return {
@@ -185,9 +190,12 @@ def _undo(config: Config, data: bytes) -> bytes:
         return grib.decode(config, data).tobytes()
     if config["id"] == "shuffle":
         return _unshuffle(data, config["elementsize"])
-    if config["id"].startswith("hdf5:"):
+    own = hdf5_filters.DECODERS.get(config["id"])
+    if config["id"].startswith("hdf5:") and own is None:
         raise ByteRefsError(f"no decoder for codec {dict(config)}: only the HDF5 library has it")
     try:
+        if own is not None:
+            return own(config["cd_values"], data)
         if config["id"] == "tiff:lerc":
             return _unlerc(data)
         return bytes(_decoder(config, len(data)).decode(data))

@@ -20,13 +20,6 @@ def declared(arrays: Collection[Array]) -> Declared:
     where two arrays of one group disagree.
     """
     out: Declared = {}
-    for a in arrays:
-        far = next((d for d in a.dims if "/" in d), None)
-        if far is not None:
-            raise PlanError(
-                f"array {a.array!r} has the dimension {far!r} of another group beside one of the same name, "
-                f"which a VRT cannot tell apart; leave the array out with scan.arrays"
-            )
     needs = [(folder(a.array), d, n, a.array) for a in arrays for d, n in extents(a)]
     declare(needs, "", {}, out)
     return out
@@ -45,7 +38,8 @@ def declare(needs: list[Need], group: str, known: Mapping[str, int], out: Declar
         if where == group and here.setdefault(d, n) != n:
             raise PlanError(
                 f"dimension {d!r} has {here[d]} elements and {n} in array {array!r} of the same group; "
-                f"choose arrays with scan.arrays"
+                f"choose arrays with scan.arrays",
+                array=array,
             )
     here |= {d: min(found) for d, found in lengths.items() if len(found) == 1}
     own = {d: n for d, n in here.items() if known.get(d) != n}

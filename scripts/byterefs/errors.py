@@ -4,6 +4,11 @@
 class ByteRefsError(Exception):
     """A refusal. Its text is one sentence for the person who reads the log."""
 
+    def __init__(self, text: str, *, array: str | None = None) -> None:
+        super().__init__(text)
+        self.array = array
+        """the array without which there would be nothing to refuse, where it is one"""
+
 
 class ConfigError(ByteRefsError):
     """A config that cannot mean what it says: unknown key, wrong type, unknown name."""

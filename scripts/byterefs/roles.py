@@ -71,13 +71,15 @@ def by_value(
     roles: Roles,
     sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> bool:
-    """Whether the plan holds an array's values: a coordinate or one-dimensional, and kept by every scan.
+    """Whether the plan holds an array's values: they are kept by every scan, and wanted or all there is.
 
-    A coordinate must be small too, at the ``sizes`` that the plan gives its dimensions.
+    Wanted are one-dimensional arrays and coordinates, if they are small at the ``sizes`` that the plan
+    gives their dimensions; all there is are values without byte ranges, such as strings of any length.
     """
     having = [s for s in sources if array in physical.have[s]]
     meta = physical.meta(having[0], array)
     elements = prod(sizes.get(d, n) for d, n in zip(meta.dims, meta.shape, strict=True))
     small = elements * np.dtype(meta.dtype).itemsize <= INLINE_BYTES
-    wanted = len(meta.dims) <= 1 or (small and array in roles.coords)
+    ranged = any(physical.have[s][array].chunks is not None for s in having)
+    wanted = len(meta.dims) <= 1 or (small and (array in roles.coords or not ranged))
     return wanted and all(physical.have[s][array].kept for s in having)

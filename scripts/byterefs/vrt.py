@@ -6,6 +6,7 @@ GDAL 3.13 drops (research/peers.md, E.3); read from any mdim VRT.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from math import prod
@@ -18,7 +19,6 @@ from byterefs import raster
 from byterefs.axis import time_units
 from byterefs.codecs import fill_value, plain_number, same_number
 from byterefs.dimensions import Declared, declared, extents, folder, of_text, reference
-from byterefs.errors import PlanError
 from byterefs.model import Array, Key
 from byterefs.urls import to_gdal
 
@@ -42,6 +42,8 @@ INLINE_ELEMENTS = 100_000
 """a coordinate with more elements than this is read from its sources, unless its units were converted"""
 DTYPE_ATTRIBUTE = "byterefs_dtype"
 """GDAL's VRT holds no strings: ``|S7`` becomes Byte with a dimension of 7, and this attribute says so"""
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""characters that no XML document may have"""
 NAMED = {"scale_factor": "Scale", "add_offset": "Offset", "units": "Unit"}
 
 
@@ -51,7 +53,11 @@ def write(
     root_dtypes: Mapping[str, str],
     published: Callable[[str], str] = lambda source: source,
 ) -> str:
-    """The VRT's text. ``published`` turns a source into the path that the VRT names."""
+    """The VRT's text, without arrays of which :func:`cannot` says why they cannot be in one.
+
+    ``published`` turns a source into the path that the VRT names.
+    """
+    arrays = {name: a for name, a in arrays.items() if cannot(a) is None}
     where = declared(arrays.values())
     lines = ["<VRTDataset>", '  <Group name="/">']
     lines += [f"    {line}" for line in dimensions(arrays, where, "")]
@@ -111,13 +117,13 @@ def array(
         yield f"  <DimensionRef ref={quoteattr(reference(a, d, where))} />"
     inline = inlined(a)
     if not inline and a.dims:
-        yield f"  <BlockSize>{joined(a.chunks)}</BlockSize>"
+        yield f"  <BlockSize>{joined((*a.chunks, *(n for _, n in of_text(a))))}</BlockSize>"
     yield from (f"  {line}" for line in raster.srs(a, arrays))
     plain = dict(a.attrs)
     for attr, tag in NAMED.items():
         value = plain.get(attr)
         if isinstance(value, str if tag == "Unit" else (int, float)):
-            yield f"  <{tag}>{escape(number(plain.pop(attr)))}</{tag}>"
+            yield f"  <{tag}>{spaced(number(plain.pop(attr)))}</{tag}>"
     nodata = no_data(a)
     if nodata is not None:
         yield f"  <NoDataValue>{number(nodata.item())}</NoDataValue>"
@@ -132,14 +138,22 @@ def array(
 
 
 def gdal_type(a: Array) -> str:
-    """GDAL's name of an array's dtype. Raises PlanError for a dtype that a VRT cannot hold."""
-    if a.dtype[1] == "S":
-        return "Byte"
-    if a.dtype[1:] not in GDAL_TYPES:
-        raise PlanError(
-            f"array {a.array!r} has dtype {a.dtype}, which GDAL's VRT cannot hold; leave it out with scan.arrays"
-        )
-    return GDAL_TYPES[a.dtype[1:]]
+    """GDAL's name of an array's dtype; strings are bytes with an axis of their own."""
+    return "Byte" if a.dtype[1] == "S" else GDAL_TYPES[a.dtype[1:]]
+
+
+def cannot(a: Array) -> str | None:
+    """Why an array cannot be in a VRT, as part of a sentence; None if it can."""
+    if a.dtype[1] != "S" and a.dtype[1:] not in GDAL_TYPES:
+        return f"its dtype {a.dtype} has no name in GDAL's VRT"
+    if 0 in a.shape:
+        return f"its shape {list(a.shape)} has an axis without elements, which GDAL's VRT refuses"
+    if of_text(a) and not inlined(a):
+        return f"its elements are text ({a.dtype}) that is read from the sources, where GDAL's VRT reads numbers only"
+    far = next((d for d in a.dims if "/" in d), None)
+    if far is not None:
+        return f"its dimension {far!r} is another group's beside one of the same name, which a VRT cannot tell apart"
+    return None
 
 
 def inlined(a: Array) -> bool:
@@ -208,14 +222,37 @@ def indented(lines: Iterable[str], by: str = "  ") -> Iterator[str]:
 
 
 def attribute(name: str, value: Any, dtype: str | None) -> Iterator[str]:
-    """One CF attribute with the dtype it has in the source."""
+    """One CF attribute with the dtype it has in the source; nothing of text that XML cannot hold.
+
+    GDAL's attributes have one axis: of more the elements are listed in C order.
+    """
     kind = "String" if dtype is None or dtype[1:] not in GDAL_TYPES else GDAL_TYPES[dtype[1:]]
+    items = flat(value)
+    if not items or not all(holds(x) for x in (name, *items)):
+        return
     yield f"<Attribute name={quoteattr(name)}>"
     yield f"  <DataType>{kind}</DataType>"
-    for item in value if isinstance(value, list) else [value]:
+    for item in items:
         text = number(item if kind == "String" else plain_number(item))
-        yield f"  <Value>{escape(text)}</Value>"
+        yield f"  <Value>{spaced(text)}</Value>"
     yield "</Attribute>"
+
+
+def flat(value: Any) -> list[Any]:
+    """The elements of an attribute in C order."""
+    return [x for item in value for x in flat(item)] if isinstance(value, list) else [value]
+
+
+def holds(value: Any) -> bool:
+    """Whether XML has every character of a text."""
+    return not isinstance(value, str) or not NOT_XML.search(value)
+
+
+def spaced(text: str) -> str:
+    """XML text whose leading white space and carriage returns GDAL keeps: it drops what is not escaped."""
+    start = len(text) - len(text.lstrip())
+    lead = "".join(f"&#{ord(c)};" for c in text[:start])
+    return lead + escape(text[start:]).replace("\r", "&#13;")
 
 
 def number(value: Any) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
+from xml.sax.saxutils import escape, unescape
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from byterefs.vrt import joined
 SOURCE_PARTS = {"SourceFilename", "SourceArray", "SourceSlab", "DestSlab"}
 """what a ``Source`` may say if its chunks are to be referenced"""
 BAND_PARTS = {"SourceBand", "SourceTranspose"}
+FILENAME = re.compile(r"(<SourceFilename[^>]*>)([^<]*)(</SourceFilename>)")
 
 
 @dataclass(frozen=True)
@@ -131,15 +134,22 @@ def placement(
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """The VRT with other source file names, e.g. those under which its sources can be read here."""
+    """The VRT with other source file names, e.g. those under which its sources can be read here.
+
+    The rest of the text stays as it is: a parser would not give back how white space is escaped.
+    """
+
     if all(to_gdal(new) == old for old, new in names.items()):
         return text
-    top = ET.fromstring(text)
-    for file in top.iter("SourceFilename"):
-        source = raster.without_directory(file.text or "")
-        if source in names:
-            file.text = (file.text or "").removesuffix(source) + to_gdal(names[source])
-    return ET.tostring(top, encoding="unicode")
+
+    def other(found: re.Match[str]) -> str:
+        name = unescape(found[2])
+        source = raster.without_directory(name)
+        if source not in names:
+            return found[0]
+        return found[1] + escape(name.removesuffix(source) + to_gdal(names[source])) + found[3]
+
+    return FILENAME.sub(other, text)
 
 
 def resolve(parts: Sequence[str]) -> list[str]:

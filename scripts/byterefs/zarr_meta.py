@@ -81,12 +81,15 @@ def attributes(array: Array) -> dict[str, Any]:
     return {key: value for key, value in sorted(array.attrs.items()) if key != "_FillValue"}
 
 
-def json_fill(value: np.generic) -> Any:
-    """A fill value as Zarr v2 and v3 write it: number, ``"NaN"``, ``[real, imag]`` or base64 of bytes."""
+def json_fill(value: np.generic, dtype: str) -> Any:
+    """A fill value as Zarr v2 and v3 write it: number, ``"NaN"``, ``[real, imag]`` or base64 of bytes.
+
+    Bytes are as many as ``dtype`` has: numpy's scalars drop trailing NULs.
+    """
     if isinstance(value, bytes):
-        return base64.b64encode(np.asarray(value).tobytes()).decode()
+        return base64.b64encode(np.asarray(value, dtype).tobytes()).decode()
     if isinstance(value, np.complexfloating):
-        return [json_fill(value.real), json_fill(value.imag)]
+        return [json_fill(value.real, dtype), json_fill(value.imag, dtype)]
     if isinstance(value, np.floating):
         return float(value) if np.isfinite(value) else fill_text(value)
     return value.item()
@@ -108,24 +111,24 @@ def one_fill(array: Array, *, absent: bool) -> Any:
             f"and Zarr v2 (kerchunk) has one fill for both; the forms sqlite, vrt, parquet and "
             f"icechunk keep the two apart: leave the array or the kerchunk form out"
         )
-    return None if wanted is None else _plain_nan(wanted)
+    return None if wanted is None else _plain_nan(wanted, array.dtype)
 
 
 def _has_payload(value: np.generic) -> bool:
     return (fill_text(value) or "").startswith("0x")
 
 
-def _plain_nan(value: np.generic) -> Any:
-    return "NaN" if isinstance(value, np.floating) and np.isnan(value) else json_fill(value)
+def _plain_nan(value: np.generic, dtype: str) -> Any:
+    return "NaN" if isinstance(value, np.floating) and np.isnan(value) else json_fill(value, dtype)
 
 
-def xarray_fill(value: np.generic) -> Any:
+def xarray_fill(value: np.generic, dtype: str) -> Any:
     """A ``_FillValue`` attribute as xarray reads it in Zarr v3: floats are base64 of a ``<f8``."""
     if isinstance(value, np.complexfloating):
-        return [xarray_fill(value.real), xarray_fill(value.imag)]
+        return [xarray_fill(value.real, dtype), xarray_fill(value.imag, dtype)]
     if isinstance(value, np.floating):
         return base64.b64encode(struct.pack("<d", float(value))).decode()
-    return json_fill(value)
+    return json_fill(value, dtype)
 
 
 def refuse_codec(array: Array, form: str) -> None:
@@ -170,7 +173,7 @@ def zarr3_array(array: Array) -> dict[str, Any]:
         "data_type": zarr3_dtype(array),
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunks)}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": json_fill(storage_fill(array)),
+        "fill_value": json_fill(storage_fill(array), array.dtype),
         "codecs": zarr3_codecs(array) if referenced else [bytes_codec(array)],
         "attributes": attributes(array),
         "dimension_names": list(array.dims),
@@ -178,7 +181,7 @@ def zarr3_array(array: Array) -> dict[str, Any]:
     fill = cf_fill(array)
     # xarray 2026.9 raises on a _FillValue of fixed-length text
     if fill is not None and np.dtype(array.dtype).kind not in "SU":
-        document["attributes"]["_FillValue"] = xarray_fill(fill)
+        document["attributes"]["_FillValue"] = xarray_fill(fill, array.dtype)
     return document
 
 

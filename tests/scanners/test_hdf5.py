@@ -12,6 +12,7 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+from h5py import h5d, h5p, h5s, h5t, h5z
 
 import granules
 from byterefs import codecs
@@ -96,19 +97,66 @@ def test_every_order_of_filters_decodes_to_what_was_written(
     np.testing.assert_array_equal(assembled(tmp_path / "f.h5", item), data)
 
 
-@pytest.mark.parametrize("word", ["lzf", "szip", "nbit", "scaleoffset"])
-def test_ranges_of_codecs_that_numcodecs_lacks_are_rows_but_not_decoded(
+@pytest.mark.parametrize("word", ["lzf", "nbit", "scaleoffset"])
+def test_filters_that_numcodecs_lacks_are_rows_and_decoded_here_only(
     tmp_path: Path, word: str
 ) -> None:
+    data = (np.arange(12 * 16, dtype="<i4").reshape(12, 16) ** 2 % 7) - 3
     with h5py.File(tmp_path / "f.h5", "w") as f:
-        d = granules.pipeline(f, "v", np.zeros((12, 16), "<i4"), (6, 16), word)
+        d = granules.pipeline(f, "v", data, (6, 16), word)
         lengths = [d.id.read_direct_chunk((r, 0))[1] for r in (0, 6)]
     item = scanned(tmp_path / "f.h5").arrays["v"]
     assert [c["id"] for c in codecs.pipeline(item.meta.codec)] == [f"hdf5:{word}"]
     assert [stored_bytes(tmp_path / "f.h5", item, (k, 0)) for k in (0, 1)] == lengths
     assert codecs.numcodecs_refusal(item.meta.codec) is not None
-    with pytest.raises(codecs.ByteRefsError, match=f"hdf5:{word}"):
-        assembled(tmp_path / "f.h5", item)
+    np.testing.assert_array_equal(assembled(tmp_path / "f.h5", item), data)
+
+
+@pytest.mark.parametrize("dtype", ["<i4", ">i2", "|u1", "<f4", ">f8"])
+def test_szip_is_a_codec_that_xarray_users_can_install(tmp_path: Path, dtype: str) -> None:
+    data = (np.arange(12 * 16).reshape(12, 16) % 5).astype(dtype)
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        granules.pipeline(f, "v", data, (6, 16), "szip")
+    item = scanned(tmp_path / "f.h5").arrays["v"]
+    assert [c["id"] for c in codecs.pipeline(item.meta.codec)] == ["imagecodecs_szip"]
+    assert codecs.numcodecs_refusal(item.meta.codec) is None
+    np.testing.assert_array_equal(assembled(tmp_path / "f.h5", item), data)
+
+
+SCALED = [
+    ("<i4", None, [5, -3, 1000, 7]),
+    (">i8", None, [2**62, 2**62 + 9, 2**62 + 3, 2**62]),
+    ("<u2", None, [65535, 0, 1, 2]),  # every bit counts: stored as it is
+    ("|u1", 255, [3, 255, 9, 4]),
+    ("<i2", -9, [-9, -9, -9, -9]),
+    ("<i2", None, [-9, -9, -9, -9]),
+    ("<f4", None, [0.25, -1.5, 3.75, 1e3]),
+    (">f8", -1.0, [0.25, -1.0, 3.75, 1e3]),
+    ("<f8", None, [1.125, 1.126, 1.127, 1.128]),
+]
+
+
+@pytest.mark.parametrize(("dtype", "fill", "values"), SCALED)
+@pytest.mark.parametrize("digits", [0, 2])
+def test_scaleoffset_decodes_to_what_hdf5_reads(
+    tmp_path: Path, dtype: str, fill: Any, values: list[float], digits: int
+) -> None:
+    data = np.array(values * 6, dtype).reshape(4, 6)
+    kind = h5z.SO_FLOAT_DSCALE if data.dtype.kind == "f" else h5z.SO_INT
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        plist = h5p.create(h5p.DATASET_CREATE)
+        plist.set_chunk((2, 6))
+        plist.set_scaleoffset(kind, digits if data.dtype.kind == "f" else 0)
+        if fill is not None:
+            plist.set_fill_value(np.array(fill, data.dtype))
+        space = h5s.create_simple(data.shape)
+        made = h5d.create(f.id, b"v", h5t.py_create(data.dtype), space, plist)
+        made.write(h5s.ALL, h5s.ALL, data)
+    item = scanned(tmp_path / "f.h5").arrays["v"]
+    with h5py.File(tmp_path / "f.h5") as f:
+        read = f["v"][()]
+    found = assembled(tmp_path / "f.h5", item)
+    assert found.tobytes() == read.tobytes()
 
 
 @pytest.mark.parametrize(("mask", "skipped"), [(0b01, "shuffle"), (0b10, "deflate")])

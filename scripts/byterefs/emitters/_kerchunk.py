@@ -110,7 +110,8 @@ class KerchunkReader:
             found = self._group[array]
             if not isinstance(found, zarr.Array):
                 raise EmitError(f"{array}: the form has a group of this name, not an array")
-            return np.asarray(found[window])
+            # a scalar text comes as bytes without the NULs at its end
+            return np.asarray(found[window], found.dtype)
 
     def partitions(self, array: str, window: tuple[slice, ...]) -> list[int]:
         """Numbers of the partitions that hold the chunks of a window."""

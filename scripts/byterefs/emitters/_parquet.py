@@ -101,7 +101,7 @@ class ParquetReader:
         described, row = self.described(array), self.rows[array]
         if row["storage"] != "referenced":
             values = np.frombuffer(base64.b64decode(row["values"]), described.dtype)
-            return values.reshape(described.shape)[window]
+            return np.asarray(values.reshape(described.shape)[window], described.dtype)
         bounds = [s.indices(n)[:2] for s, n in zip(window, described.shape, strict=True)]
         spans = [
             range(lo // c, -(-hi // c)) for (lo, hi), c in zip(bounds, row["chunks"], strict=True)

@@ -333,7 +333,7 @@ class open:
         """Stored values of a window, decoded from the bytes that the rows name."""
         described = self.arrays()[array]
         if self.row[array]["storage"] != "referenced":
-            return self.values(array, described)[window]
+            return np.asarray(self.values(array, described)[window], described.dtype)
         statement = (
             f'SELECT present, path, "offset", size, data FROM {quote(f"refs_{array}")} '
             f"WHERE {' AND '.join(f'dim_{i} = ?' for i in range(len(described.dims)))}"

@@ -23,21 +23,26 @@ PER_TARGET = True
 
 
 def check(view: View, array: str) -> None:
-    """Raise EmitError for GRIB; the plan refuses what else GDAL's VRT cannot hold."""
+    """Raise EmitError for an array that GDAL's VRT cannot hold."""
     if is_grib(view.arrays[array]):
         raise EmitError(
             f"{array}: its sources are GRIB, which this GDAL has no driver for, and another one reads in "
             f"units and an order of its own; the forms {holding(view.arrays[array].codec)} can hold it: "
             f"leave the form vrt out, or say emit.vrt.required: false"
         )
+    reason = vrt.cannot(view.arrays[array])
+    if reason is not None:
+        raise EmitError(
+            f"{array}: {reason}; the forms sqlite and parquet can hold it: leave the array or the form vrt out"
+        )
 
 
 def emit(
     view: View, out: Path, *, target: str, options: Mapping[str, Any], state: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write ``<dataset>.vrt`` if it changed."""
-    for array in view.arrays:
-        check(view, array)
+    """Write ``<dataset>.vrt`` if it changed. Raises EmitError for an array that :func:`check` refuses."""
+    for name in view.arrays:
+        check(view, name)
     text = view.vrt_for(target)
     file = f"{view.dataset}.vrt"
     if state.get("digest") != digest(text):

@@ -1,0 +1,315 @@
+"""The oracles: each opens one file with one library that is not ours, lists its arrays and reads windows of them.
+
+Values come as they are stored, in native byte order. A reader raises :class:`Cannot` for what its
+library has no answer to, in the middle of a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import h5py
+import netCDF4
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+from osgeo import gdal
+
+from byterefs import oracle
+from byterefs.pixels import Pixels
+
+NOT_COORDINATE = "_nc4_non_coord_"
+NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+
+
+class Cannot(Exception):
+    """Why a library cannot answer."""
+
+
+class Listed(NamedTuple):
+    """An array as a library sees it."""
+
+    shape: tuple[int, ...]
+    nbytes: int
+    """bytes that it occupies in the file, as far as the library says"""
+    undefined: bool = False
+    """whether what was never written reads as whatever lay in memory"""
+
+
+class Reader(Protocol):
+    """One file through one library."""
+
+    name: ClassVar[str]
+
+    def __init__(self, path: str) -> None:
+        """Open the file; any exception says that the library cannot."""
+
+    def arrays(self) -> dict[str, Listed]:
+        """Every array of the file by its path without leading slash."""
+
+    def read(
+        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+    ) -> NDArray[Any]:
+        """Stored values of a window as ``dtype`` in native byte order; Cannot if that is not what there is."""
+
+
+def window(start: Sequence[int], count: Sequence[int]) -> tuple[slice, ...]:
+    """Slices from starts and counts."""
+    return tuple(slice(s, s + n) for s, n in zip(start, count, strict=True))
+
+
+def alike(values: NDArray[Any], dtype: str, count: Sequence[int]) -> NDArray[Any]:
+    """The values in native byte order; Cannot if their type or shape is not what was asked for."""
+    wanted = np.dtype(dtype).newbyteorder("=")
+    if values.dtype.kind == "O" and wanted.kind == "S":
+        values = texts(values, wanted)
+    if values.dtype.kind == "S" and wanted.kind == "S" and values.dtype != wanted:
+        values = values.astype(wanted) if values.dtype.itemsize <= wanted.itemsize else values
+    if values.shape != tuple(count):
+        raise Cannot(f"it has the shape {list(values.shape)} there, not {list(count)}")
+    if values.dtype.kind == "b" and wanted.itemsize == 1:
+        values = values.view("u1")
+    if values.dtype.itemsize != wanted.itemsize:
+        raise Cannot(f"it reads {values.dtype.str} where the table has {dtype}")
+    same_bits = wanted.itemsize == 1 or values.dtype.kind == wanted.kind
+    if not same_bits and wanted.kind != "V":
+        raise Cannot(f"it reads {values.dtype.str} where the table has {dtype}")
+    native = values.astype(values.dtype.newbyteorder("="), order="C")
+    return np.frombuffer(native.tobytes(), wanted).reshape(values.shape)
+
+
+def texts(values: NDArray[Any], wanted: np.dtype[Any]) -> NDArray[Any]:
+    """Strings of any length as bytes of one length."""
+    raw = [x if isinstance(x, bytes) else str(x).encode() for x in values.ravel()]
+    longest = max(map(len, raw), default=0)
+    if longest > wanted.itemsize:
+        raise Cannot(f"it reads a string of {longest} bytes where the table has {wanted.str}")
+    return np.array(raw, wanted).reshape(values.shape)
+
+
+class ByH5py:
+    """HDF5 by h5py, dataset by dataset."""
+
+    name: ClassVar[str] = "h5py"
+
+    def __init__(self, path: str) -> None:
+        self.file = h5py.File(path, "r", locking=False)
+        self.found = dict(self._walk(self.file, "", frozenset()))
+
+    def _walk(
+        self, group: h5py.Group, path: str, above: frozenset[int]
+    ) -> Iterator[tuple[str, h5py.Dataset]]:
+        for key in group:
+            try:
+                if isinstance(group.get(key, getlink=True), h5py.ExternalLink):
+                    continue
+                item = group[key]
+            except (KeyError, OSError, RuntimeError):
+                continue  # a link that leads nowhere is no array
+            address = h5py.h5o.get_info(item.id).addr
+            if isinstance(item, h5py.Group) and address not in above:
+                yield from self._walk(item, f"{path}{key}/", above | {address})
+            elif isinstance(item, h5py.Dataset) and item.shape is not None and variable(item):
+                yield f"{path}{key.removeprefix(NOT_COORDINATE)}", item
+
+    def arrays(self) -> dict[str, Listed]:
+        """Every dataset that has a dataspace; dimensions without variable are none."""
+        return {
+            n: Listed(d.shape, int(d.id.get_storage_size()), undefined(d))
+            for n, d in self.found.items()
+        }
+
+    def read(
+        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+    ) -> NDArray[Any]:
+        """A window as h5py's high-level interface reads it."""
+        if array not in self.found:
+            raise Cannot("it has no such dataset")
+        return alike(np.asarray(self.found[array][window(start, count)]), dtype, count)
+
+    def raw(self, array: str, offset: Sequence[int]) -> bytes:
+        """The stored bytes of the chunk that starts at an element."""
+        if array not in self.found:
+            raise Cannot("it has no such dataset")
+        return bytes(self.found[array].id.read_direct_chunk(tuple(offset))[1])
+
+
+def undefined(item: h5py.Dataset) -> bool:
+    """Whether HDF5 fills in nothing for chunks that were never written."""
+    made = item.id.get_create_plist()
+    never: bool = made.get_fill_time() == h5py.h5d.FILL_TIME_NEVER
+    nothing = made.fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED
+    return never or nothing
+
+
+def variable(item: h5py.Dataset) -> bool:
+    """Whether a dataset is more than the length of a dimension."""
+    try:
+        label = item.attrs.get("NAME")
+    except (OSError, RuntimeError, TypeError, ValueError):
+        return True
+    raw = label if isinstance(label, bytes) else str(label).encode(errors="replace")
+    return not raw.startswith(NO_VARIABLE)
+
+
+class ByNetCDF:
+    """NetCDF of every generation by netCDF-C."""
+
+    name: ClassVar[str] = "netCDF4"
+
+    def __init__(self, path: str) -> None:
+        self.file = netCDF4.Dataset(path, "r")
+        self.classic = self.file.data_model.startswith("NETCDF3")
+        self.found = dict(self._walk(self.file, ""))
+
+    def _walk(self, group: Any, path: str) -> Iterator[tuple[str, Any]]:
+        for name, item in group.variables.items():
+            item.set_auto_maskandscale(False)
+            item.set_auto_chartostring(False)
+            item.set_always_mask(False)
+            yield f"{path}{name}", item
+        for name, inner in group.groups.items():
+            yield from self._walk(inner, f"{path}{name}/")
+
+    def arrays(self) -> dict[str, Listed]:
+        """Every variable; the bytes that it occupies only in a classic file."""
+        return {
+            n: Listed(
+                tuple(v.shape), prod(v.shape) * np.dtype(v.dtype).itemsize if self.classic else 0
+            )
+            for n, v in self.found.items()
+        }
+
+    def read(
+        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+    ) -> NDArray[Any]:
+        """A window as netCDF4-python gives it without mask and scale."""
+        if array not in self.found:
+            raise Cannot("it has no such variable")
+        found = self.found[array]
+        if found.shape and any(
+            s + n > m for s, n, m in zip(start, count, found.shape, strict=True)
+        ):
+            raise Cannot(f"it has the shape {list(found.shape)}")
+        return alike(np.asarray(found[window(start, count)] if count else found[...]), dtype, count)
+
+
+class ByGDAL:
+    """Whatever GDAL's multidimensional drivers open, and TIFF by its raster driver."""
+
+    name: ClassVar[str] = "GDAL"
+
+    def __init__(self, path: str) -> None:
+        gdal.UseExceptions()
+        gdal.PushErrorHandler("CPLQuietErrorHandler")
+        self.path = path
+        self.groups = [
+            group
+            for driver in (*oracle.DRIVERS, "HDF4")
+            if not isinstance(group := oracle.open_group(path, driver), str)
+        ]
+        self.pixels = Pixels()
+        if not self.groups:
+            self.driver = gdal.OpenEx(path, gdal.OF_RASTER | gdal.OF_MULTIDIM_RASTER)
+            self.driver = self.driver.GetDriver().ShortName
+
+    def arrays(self) -> dict[str, Listed]:
+        """The arrays of the first driver that opens the file."""
+        return dict(self._walk(self.groups[0][1], "")) if self.groups else {}
+
+    def _walk(self, group: Any, path: str) -> Iterator[tuple[str, Listed]]:
+        for name in group.GetMDArrayNames() or ():
+            array = group.OpenMDArray(name)
+            if array is not None:
+                yield f"{path}{name}", Listed(oracle.shape_of(array), 0)
+        for name in group.GetGroupNames() or ():
+            inner = group.OpenGroup(name)
+            if inner is not None:
+                yield from self._walk(inner, f"{path}{name}/")
+
+    def read(
+        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+    ) -> NDArray[Any]:
+        """A window by the netCDF driver, the HDF5 driver or GTiff, whichever has the array as such numbers."""
+        wanted = np.dtype(dtype).newbyteorder("=")
+        reasons = []
+        for group in self.groups:
+            found = oracle.open_array(group, array)
+            if isinstance(found, str):  # GDAL puts the arrays of an HDF4 file into a group
+                found = oracle.open_array(group, f"scientific_datasets/{array}")
+            reason = found if isinstance(found, str) else oracle.unlike(found, wanted)
+            if reason is None:
+                data = found.Read(list(start), list(count)) if count else found.Read()
+                return np.frombuffer(bytes(data), wanted).reshape(tuple(count))
+            reasons.append(str(reason))
+        if not self.groups:
+            pixels = self.pixels.read(self.path, array, start, count, wanted)
+            if not isinstance(pixels, str):
+                return pixels
+            reasons.append(pixels)
+        raise Cannot("; ".join(reasons))
+
+
+class ByTifffile:
+    """TIFF by tifffile, page by page, named as byterefs names images."""
+
+    name: ClassVar[str] = "tifffile"
+    REDUCED, MASK = 1, 4
+
+    def __init__(self, path: str) -> None:
+        self.file = tifffile.TiffFile(path)
+        self.found = dict(self._images())
+        self.read_before: tuple[str, NDArray[Any]] | None = None
+
+    def _images(self) -> Iterator[tuple[str, Any]]:
+        overviews = 0
+        for i, page in enumerate(self.file.pages):
+            kind = int(page.aspage().subfiletype)
+            if i == 0:
+                yield "data", page.aspage()
+            elif not kind & self.MASK:
+                overviews += kind & self.REDUCED
+                yield (
+                    f"overview_{overviews}" if kind & self.REDUCED else f"page_{i + 1}",
+                    page.aspage(),
+                )
+
+    def arrays(self) -> dict[str, Listed]:
+        """Every image, and the bytes of its tiles or strips."""
+        return {n: Listed(p.shape, sum(p.databytecounts)) for n, p in self.found.items()}
+
+    def read(
+        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+    ) -> NDArray[Any]:
+        """A window of one decoded page."""
+        if re.fullmatch(r"(overview|page)_\d+", array) is None:
+            array = "data"
+        if array not in self.found:
+            raise Cannot("it has no such page")
+        if self.read_before is None or self.read_before[0] != array:
+            page = self.found[array]
+            if prod(page.shape) * 8 > 1 << 31:
+                raise Cannot("the page is too large to be decoded at once")
+            self.read_before = (array, page.asarray())
+        pixels = self.read_before[1]
+        if pixels.ndim != len(count):
+            pixels = pixels.reshape(
+                [n for n in pixels.shape if n != 1 or pixels.ndim == len(count)]
+            )
+        return alike(pixels[window(start, count)], dtype, count)
+
+
+KNOWN: tuple[type[Reader], ...] = (ByNetCDF, ByH5py, ByGDAL, ByTifffile)
+READERS = {reader.name: reader for reader in KNOWN}
+BY_FORMAT = {
+    "hdf5": ("netCDF4", "GDAL", "h5py"),
+    "dmrpp": ("netCDF4", "GDAL", "h5py"),
+    "netcdf3": ("netCDF4", "GDAL"),
+    "tiff": ("GDAL", "tifffile"),
+}
+"""format -> the libraries that are asked, in this order"""
+ANY = ("h5py", "netCDF4", "GDAL")
+"""who is asked whether a file of no known format is data"""

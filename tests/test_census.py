@@ -1,0 +1,200 @@
+"""The census: a line for every data file, whatever is wrong with it, and no value that two libraries read differently."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import tifffile
+from h5py import h5d, h5p, h5s, h5t
+
+from granules import compact, oisst, pipeline
+from tally import line, pool
+from test_plan import START
+
+ROOT = Path(__file__).parents[1]
+NUMBERS = (np.arange(20 * 30, dtype="<i4").reshape(20, 30) ** 2) % 97
+
+
+def taken(data: Path, out: Path) -> dict[str, dict[str, str]]:
+    """The lines of a census by path, each by column."""
+    command = [sys.executable, ROOT / "scripts" / "census.py", "--data", data, "--out", out]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    head, *rows = out.read_text(encoding="utf-8").splitlines()
+    cells = [dict(zip(head.split("\t"), row.split("\t"), strict=True)) for row in rows]
+    return {one["path"]: one for one in cells}
+
+
+def odd_hdf5(path: Path) -> None:
+    with h5py.File(path, "w") as f:
+        for words in (
+            ("shuffle", "deflate"),
+            ("lzf",),
+            ("szip",),
+            ("scaleoffset",),
+            ("fletcher32", "nbit"),
+        ):
+            pipeline(f, "-".join(words), NUMBERS, (7, 11), *words)
+        compact(f, "compact", NUMBERS[:2])
+        f.create_dataset("never", (200, 300), ">f4", chunks=(7, 7), fillvalue=np.nan)
+        f.create_dataset("huge", (10**7, 10**7), "i1", chunks=(10, 10))[0, 0] = 1
+        f.create_dataset(
+            "words",
+            data=np.array([["a", "longer é"], ["", "z"]], object),
+            dtype=h5py.string_dtype(),
+        )
+        f["a b/é"] = f["scalar"] = np.float32(3)
+        f["zero"] = np.zeros((0, 3))
+        f["ext"] = h5py.ExternalLink("nofile.h5", "/x")
+        f.attrs["lead"], f.attrs["control"], f.attrs["latin"] = (
+            "  a ",
+            "a\x01b",
+            np.bytes_(b"\xb0C"),
+        )
+
+
+def undefined(path: Path) -> None:
+    """Chunks that were never written and that HDF5 fills with nothing."""
+    with h5py.File(path, "w") as f:
+        made = h5p.create(h5p.DATASET_CREATE)
+        made.set_chunk((7, 11))
+        made.set_fill_time(h5d.FILL_TIME_NEVER)
+        h5d.create(f.id, b"v", h5t.NATIVE_INT32, h5s.create_simple((20, 30)), made)
+        f["v"][0, 0] = 3
+
+
+def classic(path: Path) -> None:
+    with netCDF4.Dataset(path, "w", format="NETCDF3_CLASSIC") as nc:
+        nc.title = " leads with a blank"
+        nc.createDimension("t", None)
+        nc.createDimension("x", 3)
+        nc.createVariable("only", "i1", ("t", "x"))[0:5] = np.arange(15).reshape(5, 3)
+
+
+def image(path: Path) -> None:
+    pages = np.stack([NUMBERS, NUMBERS[::-1]]).astype(">u2")
+    tifffile.imwrite(
+        path,
+        pages,
+        byteorder=">",
+        compression="zlib",
+        predictor=True,
+        photometric="minisblack",
+        tile=(16, 16),
+    )
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "day.nc": lambda path: oisst(path, START, shape=(18, 36)),
+    "odd.h5": odd_hdf5,
+    "deep/down/classic": classic,
+    "undefined.h5": undefined,
+    "image.tif": image,
+}
+
+
+@pytest.fixture(scope="module")
+def census(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    folder = tmp_path_factory.mktemp("data")
+    for name, write in WRITERS.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write(folder / name)
+    whole = (folder / "odd.h5").read_bytes()
+    (folder / "cut.h5").write_bytes(whole[: len(whole) // 2])
+    (folder / "signature.h5").write_bytes(whole[:8])
+    (folder / "empty.nc").touch()
+    (folder / "random.grib").write_bytes(np.random.default_rng(1).bytes(999))
+    (folder / "notes.txt").write_text("no data")
+    (folder / "tab\tand\nbreak.nc").write_bytes((folder / "day.nc").read_bytes())
+    os.symlink("loop", folder / "loop")
+    os.mkfifo(folder / "pipe.nc")
+    os.makedirs(os.fsencode(folder) + b"/lat\xe9in")
+    Path(os.fsdecode(os.fsencode(folder) + b"/lat\xe9in/v.nc")).write_bytes(whole)
+    return taken(folder, tmp_path_factory.mktemp("out") / "census.tsv")
+
+
+def test_every_data_file_has_one_line_and_what_is_no_data_has_none(
+    census: dict[str, dict[str, str]],
+) -> None:
+    odd = {"tab\\tand\\nbreak.nc", "lat\\udce9in/v.nc"}
+    assert set(census) == odd | set(WRITERS) | {"cut.h5", "signature.h5", "empty.nc", "random.grib"}
+
+
+def test_no_file_is_wrong_or_crashes(census: dict[str, dict[str, str]]) -> None:
+    assert {
+        n: one["reason"] for n, one in census.items() if one["outcome"] in ("wrong", "crashed")
+    } == {}
+
+
+def test_whole_files_are_verified_through_every_form(census: dict[str, dict[str, str]]) -> None:
+    for name in (
+        "day.nc",
+        "deep/down/classic",
+        "undefined.h5",
+        "image.tif",
+        "tab\\tand\\nbreak.nc",
+    ):
+        assert census[name]["outcome"] == "verified", census[name]
+        assert census[name]["arrays"] == census[name]["verified"]
+        assert census[name]["bytes"] == census[name]["bytes_verified"]
+        forms = dict(part.split("=") for part in census[name]["forms"].split())
+        assert set(forms) == {"icechunk", "kerchunk", "parquet", "sqlite", "vrt"}
+    assert census["image.tif"]["arrays"] == "2"
+
+
+def test_an_array_that_cannot_be_had_is_refused_by_name_and_the_rest_verified(
+    census: dict[str, dict[str, str]],
+) -> None:
+    found = census["odd.h5"]
+    assert found["outcome"] == "partial"
+    reasons = found["reason"].split(" | ")
+    assert {reason.split(": ")[0] for reason in reasons} == {"ext", "huge"}
+    assert int(found["verified"]) == int(found["arrays"]) - 2
+    assert found["absent"] == "0"
+
+
+def test_what_cannot_be_read_is_refused_with_a_sentence(census: dict[str, dict[str, str]]) -> None:
+    for name in ("cut.h5", "signature.h5", "empty.nc", "random.grib", "lat\\udce9in/v.nc"):
+        assert census[name]["outcome"] == "refused"
+        assert len(census[name]["reason"].split()) > 8, census[name]
+
+
+def test_a_job_that_dies_hangs_or_eats_memory_ends_no_other() -> None:
+    def work(job: str) -> str:
+        if job == "dies":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if job == "hangs":
+            time.sleep(60)
+        if job == "eats":
+            bytearray(1 << 34)
+        return job
+
+    started = time.monotonic()
+    found = dict(
+        pool.results(["dies", "hangs", "eats", "works"], work, cores=2, seconds=2, memory=1 << 30)
+    )
+    assert time.monotonic() - started < 20
+    assert found["works"] == "works"
+    assert found["dies"] == pool.Death("killed by signal 11", "")
+    assert found["hangs"] == pool.Death("it took more than 2 s", "")
+    assert found["eats"] == pool.Death("ended with code 1", "MemoryError")
+
+
+def test_shares_are_of_the_files_that_an_oracle_can_open() -> None:
+    lines = [
+        line.Line("a", "hdf5", 4, 3, 1, 0, 100, 90, "partial", {}, ("h5py",)),
+        line.Line("b", "hdf5", 4, 0, 4, 0, 900, 0, "refused"),
+    ]
+    found = line.sums(lines)["hdf5"]
+    assert (found.files, found.opened, found.arrays, found.verified) == (2, 1, 4, 3)
+    assert line.share(found.bytes_verified, found.bytes) == "90.0 %"
