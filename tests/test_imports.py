@@ -36,7 +36,7 @@ def imported(path: Path) -> set[str]:
 IMPORTS = {name(path): imported(path) for path in MODULES}
 ORDER = [
     {"errors", "model", "files", "progress", "locks"},
-    {"urls", "ranges", "web", "buckets", "vsi", "grid", "grib", "codecs", "config", "receipts", "axis"},
+    {"urls", "ranges", "web", "buckets", "vsi", "grid", "grib", "hdf5_filters", "codecs", "config", "receipts", "axis"},
     # what a source is, the store, the plan
     {"discover", "scanners", "scan", "store", "physical", "chunks", "slabs", "rows", "raster", "dimensions", "vrt", "vrt_plan", "roles", "checks", "arrays", "records", "consistency", "consistency_words", "consistency_table", "consistency_page", "engines", "eras", "compose", "plan"},
     {"view"},

@@ -138,7 +138,6 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
     The rest of the text stays as it is: a parser would not give back how white space is escaped.
     """
-
     if all(to_gdal(new) == old for old, new in names.items()):
         return text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import resource
@@ -81,6 +82,7 @@ def _start(job: Any, work: Callable[[Any], Any], seconds: float, memory: int) ->
     code = 1
     try:
         os.setpgid(0, 0)
+        faulthandler.disable()
         os.close(read)
         for stream in (1, 2):
             os.dup2(said.fileno(), stream)

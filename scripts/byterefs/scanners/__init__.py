@@ -7,6 +7,7 @@ module whose name starts with an underscore is a helper of its neighbours, not a
 from __future__ import annotations
 
 import pkgutil
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -22,6 +23,8 @@ NAMES: tuple[str, ...] = tuple(
     sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 )
 """the formats that can be scanned"""
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Scanner(Protocol):
@@ -72,6 +75,14 @@ def detect(source: Source) -> str:
     )
 
 
+def refuse_name(source: Source) -> None:
+    """Raise ScanError for a name that forms cannot say: bytes that are no text, or control characters."""
+    shown = source.source.encode(errors="backslashreplace").decode()
+    what = "is not UTF-8" if shown != source.source else "has a control character in it"
+    if shown != source.source or CONTROL.search(shown):
+        raise ScanError(f"{shown!r}: this name {what}, which no form can publish; rename the file")
+
+
 def scan(
     source: Source,
     *,
@@ -96,6 +107,7 @@ def scan(
     Raises ScanError, naming source, array, rule and way out, for a source that cannot be read, has
     none of the wanted arrays, or has one that cannot be referenced without being wrong.
     """
+    refuse_name(source)
     if references:
         # here, for the Snakefile imports this package and no numpy
         from byterefs.scanners import _imported

@@ -24,6 +24,8 @@ KEPT = 4 << 20
 """bytes: coordinates up to this size come by value"""
 DIGESTED = 16 << 20
 """bytes: static arrays up to this size get a digest"""
+MOST = 1 << 26
+"""chunks of one array of one source: each takes 16 bytes while it is scanned"""
 ERA = "give these sources an era of their own (plan.eras) or leave the array out of scan.arrays"
 OR_ELSE = ", or leave it out with source.pattern, or set scan: {on_error: skip}"
 LEAVE_OUT = "leave it out by listing the wanted arrays in scan.arrays"
@@ -156,10 +158,21 @@ class Chunks:
     data: Mapping[Key, bytes] = field(default_factory=dict)
 
 
+def grid_of(shape: Key, chunks: Key) -> Key:
+    """The chunk grid; Unsupported for one that no table of one source should hold."""
+    grid = chunk_grid(shape, chunks)
+    if math.prod(grid) > MOST:
+        raise Unsupported(
+            f"its shape {list(shape)} in chunks of {list(chunks)} makes {math.prod(grid)} chunks, and a "
+            f"source may have {MOST} of one array"
+        )
+    return grid
+
+
 def run(shape: Key, itemsize: int, start: int | None, *, steps: bool) -> Chunks:
     """Bytes in C order from ``start`` on (None if never written): one chunk, or one per step of axis 0."""
     chunks = stepped(shape, steps)
-    grid = chunk_grid(shape, chunks)
+    grid = grid_of(shape, chunks)
     offset: Ints = np.full(grid, ABSENT, np.int64)
     if start is None:
         return Chunks("contiguous", chunks, offset, offset.copy())
@@ -171,7 +184,7 @@ def run(shape: Key, itemsize: int, start: int | None, *, steps: bool) -> Chunks:
 def inline(shape: Key, itemsize: int, raw: bytes, *, steps: bool) -> Chunks:
     """Bytes in C order that the metadata itself holds, cut as :func:`run` cuts them."""
     chunks = stepped(shape, steps)
-    grid = chunk_grid(shape, chunks)
+    grid = grid_of(shape, chunks)
     nbytes = math.prod(chunks) * itemsize
     pieces = {k: raw[i * nbytes : (i + 1) * nbytes] for i, k in enumerate(np.ndindex(grid))}
     nothing: Ints = np.full(grid, ABSENT, np.int64)

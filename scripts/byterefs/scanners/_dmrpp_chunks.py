@@ -12,11 +12,11 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from byterefs import codecs
-from byterefs.grid import chunk_grid
 from byterefs.model import ABSENT, Key
 from byterefs.scanners._common import (
     Chunks,
     Unsupported,
+    grid_of,
     inline,
     refuse_past,
     run,
@@ -126,7 +126,7 @@ def _whole(
     """A variable that is one range of bytes, or has none at all."""
     _refuse_masks(ranges, codec)
     if not ranges and chunks is None:
-        _refuse_many(chunk_grid(variable.shape[:1], (1,) * len(variable.shape[:1])))
+        _refuse_many(grid_of(variable.shape[:1], (1,) * len(variable.shape[:1])))
         return run(variable.shape, dtype.itemsize, None, steps=steps)
     if not ranges:
         return _chunked(variable, dtype, codec, ranges, chunks or ())
@@ -153,7 +153,7 @@ def _blocks(
         )
     _refuse_size(sum(r.size for r in ranges), variable.shape, dtype)
     starts = [np.arange(r.offset, r.offset + r.size, step, dtype=np.int64) for r in ranges]
-    grid = chunk_grid(variable.shape, chunks)
+    grid = grid_of(variable.shape, chunks)
     return Chunks("chunked", chunks, np.concatenate(starts).reshape(grid), np.full(grid, step))
 
 
@@ -167,7 +167,7 @@ def _chunked(
     """The ranges at their places in the chunk grid."""
     if len(chunks) != len(variable.shape) or not all(chunks):
         raise Unsupported(f"its chunks {list(chunks)} are none of its shape {list(variable.shape)}")
-    grid = chunk_grid(variable.shape, chunks)
+    grid = grid_of(variable.shape, chunks)
     _refuse_many(grid)
     _refuse_masks(ranges, codec, chunks)
     offset = np.full(grid, ABSENT, np.int64)

@@ -9,12 +9,12 @@ import numpy as np
 from h5py import h5d, h5p
 
 from byterefs.codecs import Filter
-from byterefs.grid import chunk_grid
 from byterefs.model import ABSENT, Ints, Key
 from byterefs.scanners._common import (
     ERA,
     Chunks,
     Unsupported,
+    grid_of,
     inline,
     refuse_past,
     run,
@@ -71,7 +71,7 @@ def _plain(node: Node, dtype: np.dtype[Any], steps: bool, compact: bool) -> Chun
 
 def _chunked(node: Node) -> Chunks:
     chunks = tuple(int(c) for c in node.plist.get_chunk())
-    grid = chunk_grid(node.shape, chunks)
+    grid = grid_of(node.shape, chunks)
     pipeline = filters(node.plist)
     if pipeline and any(n % c for n, c in zip(node.shape, chunks, strict=True)):
         _refuse_raw_edges(node, chunks)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from byterefs.codecs import attr_json
 from byterefs.model import Key
-from byterefs.scanners._common import Unsupported
+from byterefs.scanners._common import KEPT, Unsupported
 
 BOOKKEEPING = {
     "CLASS",
@@ -122,7 +122,12 @@ def text_values(dsid: h5d.DatasetID, shape: Key) -> NDArray[Any]:
     """Variable-length strings as UTF-8 bytes of fixed length, as long as the longest."""
     found = np.asarray(Dataset(dsid)[()], object)
     raw = [x if isinstance(x, bytes) else str(x).encode() for x in found.ravel()]
-    padded = np.zeros(shape, f"S{max([1, *map(len, raw)])}")
+    longest = max([1, *map(len, raw)])
+    if longest * len(raw) > KEPT:
+        raise Unsupported(
+            f"{len(raw)} strings, the longest of {longest} bytes, are too many to keep by value"
+        )
+    padded = np.zeros(shape, f"S{longest}")
     padded[tuple(slice(n) for n in found.shape)] = np.array(raw, padded.dtype).reshape(found.shape)
     return padded
 

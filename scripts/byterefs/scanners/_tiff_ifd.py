@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from tifffile import TiffPage
 
-from byterefs.grid import chunk_grid
 from byterefs.model import ABSENT, Ints, Key
-from byterefs.scanners._common import Chunks, Unsupported
+from byterefs.scanners._common import Chunks, Unsupported, grid_of
 from byterefs.scanners._tiff_codec import WITHIN, Encoding, codec
 
 KINDS = {1: "u", 2: "i", 3: "f", 4: "u", 6: "c"}
@@ -137,7 +136,7 @@ def located(page: TiffPage, image: Image) -> tuple[Ints, Ints]:
 
     Raises Unsupported where the tags do not name as many as there are.
     """
-    grid = chunk_grid(image.shape, image.chunks)
+    grid = grid_of(image.shape, image.chunks)
     count = math.prod(grid)
     codes = (324, 325) if 324 in page.tags else (273, 279)
     offset, size = (np.array(values(page, code), np.int64) for code in codes)
@@ -214,7 +213,7 @@ def pieces(image: Image, offset: Ints, rows: int) -> Chunks:
     axis = image.dims.index("y")
     times = image.encoding.chunks[0] // rows
     chunks = tuple(rows if i == axis else n for i, n in enumerate(image.chunks))
-    grid = chunk_grid(image.shape, chunks)
+    grid = grid_of(image.shape, chunks)
     step = nbytes(image, rows)
     keys = np.arange(grid[axis])
     strip = np.take(offset, keys // times, axis=axis)

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from byterefs import codecs
 from byterefs.errors import ByteRefsError, ScanError
-from byterefs.grid import chunk_grid
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
 from byterefs.scanners._common import (
     Chunks,
     Seen,
     Unsupported,
     dimension,
+    grid_of,
     keeps,
     opened,
     record,
@@ -115,7 +115,7 @@ class _Look:
         if v.contiguous:
             return run(v.shape, v.dtype.itemsize, v.begin, steps=steps)
         chunks = stepped(v.shape, True)
-        grid = chunk_grid(v.shape, chunks)
+        grid = grid_of(v.shape, chunks)
         offset = v.begin + (v.stride or 0) * np.arange(v.pieces, dtype=np.int64).reshape(grid)
         return Chunks("chunked", chunks, offset, np.full(grid, v.nbytes, np.int64))
 
