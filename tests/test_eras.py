@@ -263,3 +263,31 @@ def test_a_slot_without_an_array_is_refused_in_an_era_too(tmp_path):
             "from_2026-01-02T1200/ice",
             "from_2026-01-02T1200/sst",
         ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "files", "scan", "because", "eras"),
+    [
+        (
+            "era5", "era5_2t_*.nc", {}, "array 't2m' has scale_factor 0.001378182080020753, before it 0.00137827",
+            ["from_2021-03-01T1200", "from_2021-03-02T1200"],
+        ),
+        (
+            "oisst", "*.nc", {"arrays": ["sst"]}, "array 'lat' has shape [32], before it [720]",
+            ["from_2022-09-13T1200", "from_2025-01-01T1200"],
+        ),
+    ],
+)  # fmt: skip
+def test_real_sources_that_differ_are_eras_in_every_form(
+    tmp_path, shared, folder, files, scan, because, eras
+):
+    results = Results(tmp_path, plan=AUTO, scan=scan)
+    results.scan(sorted(shared(folder).glob(files)))
+    results.emit()
+    proofs = [results.verify(target, form) for target, form in results.pairs]
+    assert all(proof["verified"] for proof in proofs)
+    assert len({proof["values_compared"] for proof in proofs}) == 1
+    report = json.loads((tmp_path / "store" / "plan" / "consistency.json").read_text())
+    assert [e["era"] for e in report["eras"]] == eras
+    assert because in report["eras"][1]["because"][0]
+    assert not [name for name, why in report["across"].items() if why is None]

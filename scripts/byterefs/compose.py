@@ -112,9 +112,10 @@ class Composer:
             signatures = sign(self.physical, layout.order, self.concat, self.roles, layout.sizes)
         maker = Maker(self.physical, layout, self.concat, self.roles, self.config)
         made, lead = {}, f"{era}/" if era else ""
+        way_out = f"in era {era!r}: end it between them in plan.eras" if era else consistency.APART
         for name, order in sorted(signatures.items()):
             try:
-                consistency.check(name, order, self.dataset, era)
+                consistency.check(name, order, way_out)
                 made[name] = maker.array(name)
             except PlanError as e:
                 if name in self.roles.needed:
@@ -199,7 +200,8 @@ class Composer:
         for name, order in sorted(self.signatures.items()):
             try:
                 readable = {id(sig): consistency.readable(sig) for _, sig in order}
-                consistency.check(name, [(s, readable[id(sig)]) for s, sig in order], self.dataset)
+                one = [(s, readable[id(sig)]) for s, sig in order]
+                consistency.check(name, one, "makes one array")
                 made[name] = maker.array(name)
             except PlanError as e:
                 lost[name] = str(e)

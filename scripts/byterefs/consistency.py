@@ -110,7 +110,13 @@ def report(
     return {"arrays": arrays}
 
 
-def check(array: str, order: Sequence[tuple[str, Signature]], dataset: str, era: str = "") -> None:
+APART = (
+    "per array: say plan.eras: auto, or give these sources a dataset of their own (source.pattern); see "
+    "plan/consistency.html for the runs"
+)
+
+
+def check(array: str, order: Sequence[tuple[str, Signature]], way_out: str = APART) -> None:
     """Refuse an array whose sources differ, naming the two sources and both values.
 
     Values without the concat axis are left to :func:`check_static`, which can say where they differ.
@@ -119,16 +125,10 @@ def check(array: str, order: Sequence[tuple[str, Signature]], dataset: str, era:
     for source, sig in order:
         if sig == first or difference({**first, STATIC: None}, {**sig, STATIC: None}) is None:
             continue
-        what = difference(first, sig)
-        way_out = (
-            f"in era {era!r}: end it between them in plan.eras"
-            if era
-            else f"per array: say plan.eras: auto in config/datasets/{dataset}.yaml, or give these sources a "
-            f"dataset of their own (source.pattern)"
-        )
+        what = str(difference(first, sig))
         raise PlanError(
-            f"{source}: array {array!r} has {what} {shown(sig.get(what or ''))}, and {first_source} has "
-            f"{shown(first.get(what or ''))}; one {what} {way_out}; see plan/consistency.html for the runs"
+            f"{source}: array {array!r} has {what} {shown(sig.get(what))}, and {first_source} has "
+            f"{shown(first.get(what))}; one {what} {way_out}"
         )
 
 
