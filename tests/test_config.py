@@ -71,6 +71,7 @@ def test_ten_lines_are_a_config_and_every_other_key_has_its_default(write) -> No
         "format": "auto",
         "arrays": [],
         "split": "step",
+        "multiple": 1,
         "batch": 64,
         "on_error": "fail",
     }

@@ -283,3 +283,40 @@ def test_a_fill_that_is_a_nan_with_its_own_bits_is_a_nan_in_the_vrt(tmp_path):
     results.verify("access", "vrt")
     with building.View.open(results.store) as view:
         assert view.arrays["f"].attrs["_FillValue"] == "0xffc00000"
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_a_coordinate_without_the_axis_is_compared_whatever_its_size(
+    tmp_path, monkeypatch, differs
+):
+    def grid(nc, n):
+        lat = nc.createVariable("lat", "f8", ("y", "x"), zlib=True, chunksizes=(3, 6))
+        lat[:] = np.arange(24.0).reshape(4, 6)
+        lat[3, 5] += differs * n
+        nc["v"].coordinates = "lat"
+
+    monkeypatch.setattr(_common, "KEPT", 20)
+    monkeypatch.setattr(_common, "DIGESTED", 30)
+    files = granules(tmp_path, extra=grid)
+    if differs:
+        with pytest.raises(
+            PlanError, match=r"1\.nc: array 'lat' has no axis 'time' and differs from that of"
+        ):
+            building.build(tmp_path, files)
+    else:
+        with building.build(tmp_path, files) as view:
+            assert view.arrays["lat"].storage == "referenced"
+
+
+def test_a_coordinate_that_no_scan_can_decode_is_refused_for_several_sources(tmp_path, monkeypatch):
+    def grid(nc, n):
+        nc.createVariable("lat", "f8", ("y", "x"), zlib=True, chunksizes=(4, 6))[:] = 1
+        nc["v"].coordinates = "lat"
+
+    monkeypatch.setattr(_common, "KEPT", 20)
+    monkeypatch.setattr(_common, "DIGESTED", 30)
+    monkeypatch.setattr(_common, "numcodecs_refusal", lambda codec: "no decoder")
+    with pytest.raises(
+        PlanError, match=r"'lat' has no axis 'time'.*has an encoding that the scan cannot decode"
+    ):
+        building.build(tmp_path, granules(tmp_path, extra=grid))

@@ -142,14 +142,20 @@ def check_static(
 ) -> None:
     """Refuse an array without the concat axis whose values change from one source to another.
 
-    So is data that no scan could compare; a coordinate as large is taken from the first source.
+    So is one that no scan could compare.
     """
     first = sources[0]
     digests = {s: physical.have[s][array].digest for s in sources}
-    if not coordinate and len(sources) > 1 and None in digests.values():
+    unknown = next((s for s in sources if digests[s] is None), None)
+    if len(sources) > 1 and unknown is not None:
+        why = (
+            "has an encoding that the scan cannot decode"
+            if coordinate
+            else "is too large for the scan"
+        )
         raise PlanError(
-            f"{first}: array {array!r} has no axis {concat!r}, so one source would stand for all {len(sources)}, "
-            f"and it is too large for the scan to tell whether they are equal; leave it out with scan.arrays, "
+            f"{unknown}: array {array!r} has no axis {concat!r}, so one source would stand for all {len(sources)}, "
+            f"and it {why} to tell whether they are equal; leave it out with scan.arrays, "
             f"or publish one source of it as a dataset of its own"
         )
     other = next((s for s in sources if digests[s] != digests[first]), None)

@@ -40,6 +40,7 @@ def scan_batch(
         arrays=scan["arrays"],
         concat=concat,
         split=scan["split"] == "step",
+        multiple=scan.get("multiple", 1),
         file_name=scan.get("file_name"),
         references=scan.get("references"),
         refused=refused if scan["on_error"] == "skip" else None,

@@ -670,7 +670,8 @@ def test_large_arrays_are_not_kept_by_value(
     found = scanned(tmp_path / "l.h5", concat="time").arrays
     assert found["long"].values is None
     assert found["long"].digest is not None
-    assert found["longer"].digest is None
+    # read in pieces: nothing else could tell that it is the same in the next source
+    assert found["longer"].digest == hashlib.sha256(np.arange(200.0).tobytes()).hexdigest()
 
 
 def test_a_compressed_coordinate_whose_filter_hdf5_lacks_is_decoded_from_its_bytes(

@@ -90,6 +90,7 @@ def scan(
     arrays: Sequence[str] = (),
     concat: str | None = None,
     split: bool = True,
+    multiple: int = 1,
     file_name: Mapping[str, Any] | None = None,
     references: Mapping[str, Any] | None = None,
 ) -> SourceScan:
@@ -99,7 +100,8 @@ def scan(
     that the source lacks is not in the result. With them come, by value, the arrays that describe
     them: scalars, rank 1, and what their CF attributes name. ``concat`` is the dimension (or its
     coordinate) along which sources follow one another; uncompressed arrays that start with it are
-    keyed by single steps of it if ``split``. ``file_name`` is that section of ``scan``: what only the
+    keyed by single steps of it if ``split``. A chunk is ``multiple`` of those, or of native chunks, where
+    that is a run of bytes. ``file_name`` is that section of ``scan``: what only the
     source's name says, the array's name or the step of ``concat``, which then is every data array's first
     axis. ``references`` is that section of ``scan``: a set of references that somebody else wrote, whose
     rows are taken where they can be proven. The returned ``source`` has size and mtime as seen in the same open.
@@ -116,15 +118,18 @@ def scan(
         return _imported.scan(source, references, own, arrays=tuple(arrays), concat=concat)
     name = detect(source) if format == "auto" else format
     scanner = load(name)
-    if not file_name:
-        return scanner.scan(source, arrays=tuple(arrays), concat=concat, split=split)
     # here, for the Snakefile imports this package and no codecs
-    from byterefs.scanners import _file_name
+    from byterefs.scanners import _file_name, _joined
+
+    if not file_name:
+        found = scanner.scan(source, arrays=tuple(arrays), concat=concat, split=split)
+        return _joined.joined(found, multiple, arrays)
 
     said = _file_name.groups(source, file_name)
     if "array" in file_name:
         arrays = _file_name.wanted(source, said[file_name["array"]], arrays)
     found = scanner.scan(source, arrays=tuple(arrays), concat=concat, split=split)
+    found = _joined.joined(found, multiple, arrays)
     if concat is None or "coordinate" not in file_name:
         return found
     rule = file_name["coordinate"]

@@ -7,19 +7,21 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from byterefs import ranges
-from byterefs.codecs import decode, fill_value
+from byterefs.codecs import decode, fill_value, numcodecs_refusal
 from byterefs.errors import ByteRefsError, RangeError, ScanError
 from byterefs.grid import chunk_grid, chunk_window
 from byterefs.model import ABSENT, ArrayMeta, Ints, Key, Source, SourceArray
 from byterefs.ranges import Local, Ranges
 
+SLAB = 4096
+"""bytes: a chunk as small is not worth its row"""
 KEPT = 4 << 20
 """bytes: coordinates up to this size come by value"""
 DIGESTED = 16 << 20
@@ -136,10 +138,19 @@ def dimension(concat: str | None, nodes: Mapping[str, Described]) -> str | None:
 
 
 def keeps(node: Described, nbytes: int, coordinate: bool, concat: str | None) -> tuple[bool, bool]:
-    """Whether the values of an array of ``nbytes`` are kept, and whether a digest of them is."""
+    """Whether the values of an array of ``nbytes`` are kept, and whether a digest of them is.
+
+    A coordinate without ``concat`` has one whatever its size: one source's stands for all.
+    """
     static = concat is not None and concat not in node.dims
     keep = coordinate and nbytes <= KEPT
-    return keep, keep or ((static or coordinate) and nbytes <= DIGESTED)
+    small = (static or coordinate) and nbytes <= DIGESTED
+    return keep, keep or small or (static and coordinate)
+
+
+def large(nbytes: int) -> bool:
+    """Whether an array of ``nbytes`` is too large to hold while its digest is taken."""
+    return nbytes > DIGESTED
 
 
 def digest(kept: NDArray[Any]) -> str:
@@ -169,8 +180,8 @@ def grid_of(shape: Key, chunks: Key) -> Key:
     return grid
 
 
-def run(shape: Key, itemsize: int, start: int | None, *, steps: bool) -> Chunks:
-    """Bytes in C order from ``start`` on (None if never written): one chunk, or one per step of axis 0."""
+def run(shape: Key, itemsize: int, start: int | None, *, steps: int) -> Chunks:
+    """Bytes in C order from ``start`` on (None if never written): one chunk, or cut as :func:`stepped` says."""
     chunks = stepped(shape, steps)
     grid = grid_of(shape, chunks)
     offset: Ints = np.full(grid, ABSENT, np.int64)
@@ -181,7 +192,7 @@ def run(shape: Key, itemsize: int, start: int | None, *, steps: bool) -> Chunks:
     return Chunks("contiguous", chunks, offset, np.full(grid, nbytes, np.int64))
 
 
-def inline(shape: Key, itemsize: int, raw: bytes, *, steps: bool) -> Chunks:
+def inline(shape: Key, itemsize: int, raw: bytes, *, steps: int) -> Chunks:
     """Bytes in C order that the metadata itself holds, cut as :func:`run` cuts them."""
     chunks = stepped(shape, steps)
     grid = grid_of(shape, chunks)
@@ -191,10 +202,21 @@ def inline(shape: Key, itemsize: int, raw: bytes, *, steps: bool) -> Chunks:
     return Chunks("compact", chunks, nothing, nothing.copy(), pieces)
 
 
-def stepped(shape: Key, steps: bool) -> Key:
-    """The chunk shape of bytes in C order: the whole, or one step of the first axis."""
+def stepped(shape: Key, steps: int) -> Key:
+    """The chunk shape of bytes in C order: the whole, or single steps of the first ``steps`` axes."""
     whole = tuple(max(1, n) for n in shape)
-    return (1, *whole[1:]) if steps and whole else whole
+    return (*(1 for _ in whole[:steps]), *whole[steps:])
+
+
+def leading(dims: Sequence[str], concat: str | None, shape: Key, itemsize: int) -> int:
+    """How many first axes have to be cut so that bytes in C order are keyed by steps of ``concat``.
+
+    None are where that leaves slabs of less than ``SLAB`` bytes behind an axis that is not the first.
+    """
+    if concat not in dims:
+        return 0
+    axes = dims.index(concat) + 1
+    return axes if axes == 1 or math.prod(shape[axes:]) * itemsize >= SLAB else 0
 
 
 def refuse_past(found: Chunks, end: int) -> None:
@@ -235,17 +257,41 @@ def decoded(found: Chunks, meta: ArrayMeta, read: Callable[[int, int], bytes]) -
     return out
 
 
+def in_bands(found: Chunks, meta: ArrayMeta, read: Callable[[int, int], bytes]) -> str | None:
+    """The digest of all elements in C order, one row of chunks in memory at a time.
+
+    None where the chunks cannot be decoded here.
+    """
+    if numcodecs_refusal(meta.codec) or not meta.shape:
+        return None
+    made = hashlib.sha256()
+    for k in range(found.offset.shape[0]):
+        rows = slice(k * found.chunks[0], min((k + 1) * found.chunks[0], meta.shape[0]))
+        data = {(0, *key[1:]): raw for key, raw in found.data.items() if key[0] == k}
+        band = replace(found, offset=found.offset[k : k + 1], size=found.size[k : k + 1], data=data)
+        part = replace(meta, shape=(rows.stop - rows.start, *meta.shape[1:]))
+        made.update(decoded(band, part, read).tobytes())
+    return made.hexdigest()
+
+
 def record(
-    meta: ArrayMeta, found: Chunks | None, kept: NDArray[Any] | None, keep: bool
+    meta: ArrayMeta,
+    found: Chunks | None,
+    kept: NDArray[Any] | None,
+    keep: bool,
+    summed: str | None = None,
 ) -> SourceArray:
-    """An array with its chunks (None: by value only) and the digest of ``kept``; its values if ``keep``."""
+    """An array with its chunks (None: by value only) and the digest of ``kept``; its values if ``keep``.
+
+    ``summed`` is the digest of what was read in pieces.
+    """
     return SourceArray(
         meta=meta,
         offset=found.offset if found else None,
         size=found.size if found else None,
         data=found.data if found else {},
         values=kept.tobytes() if kept is not None and keep else None,
-        digest=None if kept is None else digest(kept),
+        digest=summed if kept is None else digest(kept),
     )
 
 

@@ -41,9 +41,7 @@ class Located:
     fill: np.generic | None
 
 
-def locate(
-    variable: Variable, dtype: np.dtype[Any], *, steps: bool, data: str, end: int
-) -> Located:
+def locate(variable: Variable, dtype: np.dtype[Any], *, steps: int, data: str, end: int) -> Located:
     """Every chunk of a variable; ``data`` is the name of the data file and ``end`` its size in bytes.
 
     Raises Unsupported if the sidecar does not say where the bytes lie, or says what cannot be.
@@ -121,7 +119,7 @@ def _whole(
     codec: dict[str, Any],
     ranges: Sequence[_Range],
     chunks: Key | None,
-    steps: bool,
+    steps: int,
 ) -> Chunks:
     """A variable that is one range of bytes, or has none at all."""
     _refuse_masks(ranges, codec)
@@ -145,7 +143,7 @@ def _blocks(
     variable: Variable, dtype: np.dtype[Any], codec: dict[str, Any], ranges: Sequence[_Range]
 ) -> Chunks:
     """HDF4's linked blocks: one chunk per step of the first axis, if each step lies in one block."""
-    chunks = stepped(variable.shape, True)
+    chunks = stepped(variable.shape, 1)
     step = math.prod(chunks) * dtype.itemsize
     if codecs.pipeline(codec) or any(r.size % step for r in ranges):
         raise Unsupported(

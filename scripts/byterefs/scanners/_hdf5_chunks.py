@@ -31,10 +31,10 @@ def filters(dcpl: h5p.PropDCID) -> list[Filter]:
     return [dcpl.get_filter(i) for i in range(dcpl.get_nfilters())]
 
 
-def locate(node: Node, dtype: np.dtype[Any], *, steps: bool, end: int) -> Chunks:
+def locate(node: Node, dtype: np.dtype[Any], *, steps: int, end: int) -> Chunks:
     """Every chunk of a dataset: offset and stored size in bytes on its chunk grid.
 
-    ``steps`` keys bytes in C order by single steps of the first axis; ``end`` is the file's size.
+    ``steps`` is how many first axes of bytes in C order are cut to single steps; ``end`` is the file's size.
     Raises Unsupported for chunks that skip a filter and a range past ``end``.
     """
     layout = node.plist.get_layout()
@@ -61,8 +61,8 @@ def refuse_elsewhere(node: Node) -> None:
         )
 
 
-def _plain(node: Node, dtype: np.dtype[Any], steps: bool, compact: bool) -> Chunks:
-    """Contiguous and compact data: bytes in C order, one chunk or one per step of the first axis."""
+def _plain(node: Node, dtype: np.dtype[Any], steps: int, compact: bool) -> Chunks:
+    """Contiguous and compact data: bytes in C order, one chunk, or cut to steps."""
     if compact:
         raw = values(node.id, node.plist, dtype, node.shape).tobytes()
         return inline(node.shape, dtype.itemsize, raw, steps=steps)

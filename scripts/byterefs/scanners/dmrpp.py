@@ -27,7 +27,10 @@ from byterefs.scanners._common import (
     Unsupported,
     decoded,
     dimension,
+    in_bands,
     keeps,
+    large,
+    leading,
     opened,
     record,
     recorded,
@@ -132,11 +135,15 @@ class _Look:
         dtype = variable.dtype()
         nbytes = math.prod(variable.shape) * dtype.itemsize
         keep, sum_up = keeps(variable, nbytes, coordinate, self.concat)
-        steps = self.split and bool(variable.dims) and variable.dims[0] == self.concat
+        cut = leading(variable.dims, self.concat, variable.shape, dtype.itemsize)
+        steps = cut if self.split else 0
         located = locate(variable, dtype, steps=steps, data=self.data, end=self.seen.size)
         if self.file is not None:
             agree(self.file, variable, dtype, located)
         meta = _meta(variable, dtype.str, located)
+        if sum_up and large(nbytes):
+            summed = in_bands(located.found, meta, self.seen.read)
+            return record(meta, located.found, None, keep, summed)
         kept = decoded(located.found, meta, self.seen.read) if sum_up else None
         return record(meta, located.found if variable.shape else None, kept, keep)
 

@@ -24,7 +24,10 @@ from byterefs.scanners._common import (
     Unsupported,
     decoded,
     dimension,
+    in_bands,
     keeps,
+    large,
+    leading,
     opened,
     record,
     recorded,
@@ -158,6 +161,8 @@ class _Look:
         keep, sum_up = keeps(node, nbytes, coordinate, self.concat)
         found = self._chunks(node, dtype, optional=keep and not strict) if node.shape else None
         meta = _meta(node, dtype, attrs, found)
+        if sum_up and large(nbytes) and found is not None:
+            return record(meta, found, None, keep, in_bands(found, meta, self.seen.read))
         kept = self._values(node, meta, found) if sum_up else None
         return record(meta, found, kept, keep)
 
@@ -171,7 +176,7 @@ class _Look:
 
     def _chunks(self, node: Node, dtype: np.dtype[Any], optional: bool) -> Chunks | None:
         """Where the chunks lie; None if that cannot be said and the values are kept anyway."""
-        steps = self.split and bool(node.dims) and node.dims[0] == self.concat
+        steps = leading(node.dims, self.concat, node.shape, dtype.itemsize) if self.split else 0
         try:
             return locate(node, dtype, steps=steps, end=self.seen.size)
         except Unsupported:

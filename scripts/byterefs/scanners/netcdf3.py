@@ -25,7 +25,10 @@ from byterefs.scanners._common import (
     Unsupported,
     dimension,
     grid_of,
+    in_bands,
     keeps,
+    large,
+    leading,
     opened,
     record,
     recorded,
@@ -92,8 +95,11 @@ class _Look:
         nbytes = math.prod(variable.shape) * variable.dtype.itemsize
         keep, sum_up = keeps(variable, nbytes, coordinate, self.concat)
         found = self._chunks(variable) if variable.shape else None
+        meta = _meta(variable, found)
+        if sum_up and large(nbytes) and found is not None:
+            return record(meta, found, None, keep, in_bands(found, meta, self.seen.read))
         kept = self._values(variable) if sum_up else None
-        return record(_meta(variable, found), found, kept, keep)
+        return record(meta, found, kept, keep)
 
     def _refuse_outside(self, v: Variable) -> None:
         if not v.pieces or not v.nbytes:
@@ -111,10 +117,10 @@ class _Look:
             )
 
     def _chunks(self, v: Variable) -> Chunks:
-        steps = self.split and v.dims[0] == self.concat
+        steps = leading(v.dims, self.concat, v.shape, v.dtype.itemsize) if self.split else 0
         if v.contiguous:
             return run(v.shape, v.dtype.itemsize, v.begin, steps=steps)
-        chunks = stepped(v.shape, True)
+        chunks = stepped(v.shape, 1)
         grid = grid_of(v.shape, chunks)
         offset = v.begin + (v.stride or 0) * np.arange(v.pieces, dtype=np.int64).reshape(grid)
         return Chunks("chunked", chunks, offset, np.full(grid, v.nbytes, np.int64))
