@@ -6,7 +6,7 @@ export HDF5_USE_FILE_LOCKING := FALSE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve run daily consistency test slurm-test soak census lint format page-bundle lock clean bench-oisst
+.PHONY: help setup demo serve run daily consistency test slurm-test conformance soak census lint format page-bundle lock clean bench-oisst
 
 help: ## the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ consistency: setup ## where the sources of DATASET=<name> stop being the same, a
 
 slurm-test: setup ## the demo dataset on a Slurm cluster of this machine (root; installs slurm-wlm), part of test
 	@$(PY) -m pytest tests/workflow/test_slurm.py $(ARGS)
+
+conformance: setup ## one small fixture read by Python, GDAL, DuckDB, R, Node and Chromium (root installs what is missing)
+	@$(PY) -W ignore tests/conformance/run.py --install $(ARGS)
 
 soak: setup ## the long tests: 40 daily appends against one build
 	@$(PY) -m pytest -m soak $(ARGS)
