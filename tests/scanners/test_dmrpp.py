@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import zlib
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -18,11 +19,12 @@ from osgeo import gdal
 
 import granules
 from building import build
-from byterefs import codecs, scanners
+from byterefs import codecs, emitters, scanners
 from byterefs.errors import ScanError
 from byterefs.model import ABSENT, Source, SourceArray, SourceScan
 from conformance import ScannerTests, assembled, by_value, stored_bytes
 from conformance import scanned as scanned_as
+from forms import Results
 from granules import Granule
 
 gdal.UseExceptions()
@@ -716,3 +718,43 @@ def test_hdf4_files_with_a_sidecar_read_as_gdal_reads_them(shared: Shared) -> No
             np.testing.assert_array_equal(assembled(path, item), expected)
             if (item.offset != ABSENT).all():
                 assert item.meta.dtype[0] == ">"
+
+
+# --- one granule three ways ------------------------------------------------------------------------
+
+
+def published(folder: Path, path: Path, **parts: Any) -> dict[str, np.ndarray]:
+    """The arrays of a verified table, read through it."""
+    source = {"provider": "local", "path": str(path.parent), "pattern": "."}
+    results = Results(folder, source=source, **parts)
+    results.scan([path])
+    results.emit(("access", "sqlite"))
+    assert results.verify("access", "sqlite")["verified"]
+    reader = emitters.load("sqlite").open(results.out("access", "sqlite"), access=lambda p: p)
+    found = reader.arrays()
+    return {n: np.asarray(reader.read(n, tuple(map(slice, found[n].shape)))) for n in found}
+
+
+@pytest.mark.parametrize("array", ["sst", "ice"])
+def test_a_granule_as_hdf5_as_dmrpp_and_as_cog_gives_tables_that_read_equal(
+    shared: Shared, tmp_path: Path, array: str
+) -> None:
+    path = tmp_path / "oisst-avhrr-v02r01.20220913.nc"
+    shutil.copy(shared(f"oisst/{path.name}"), path)
+    sidecar(path)
+    cog = tmp_path / "20220913.tif"
+    # as the archive of MUR is made: packed integers as they are, ZSTD, differences, tiles of 512
+    options = ["COMPRESS=ZSTD", "PREDICTOR=2", "BLOCKSIZE=512", "OVERVIEWS=NONE"]
+    gdal.Translate(str(cog), f'NETCDF:"{path}":{array}', format="COG", creationOptions=options)
+    scan = {"arrays": [array]}
+    hdf5 = published(tmp_path / "hdf5", path, scan={**scan, "format": "hdf5"})
+    dmrpp = published(tmp_path / "dmrpp", path, scan={**scan, "format": "dmrpp"})
+    tiff = published(tmp_path / "tiff", cog, scan=scan, plan={"concat": None})
+    assert set(dmrpp) == set(hdf5)
+    for name, values in hdf5.items():
+        assert dmrpp[name].tobytes() == values.tobytes(), name
+    # rows of the netCDF run north, those of the COG south
+    np.testing.assert_allclose(tiff["y"], hdf5["lat"][::-1], atol=1e-5)
+    np.testing.assert_allclose(tiff["x"], hdf5["lon"], atol=1e-5)
+    np.testing.assert_array_equal(tiff[array], hdf5[array][0, 0][::-1])
+    assert (tiff[array] == -999).any()
