@@ -38,10 +38,10 @@ ORDER = [
     {"errors", "model", "files", "progress", "locks"},
     {"urls", "ranges", "web", "buckets", "vsi", "grid", "grib", "hdf5_filters", "codecs", "config", "receipts", "axis"},
     # what a source is, the store, the plan
-    {"discover", "scanners", "scan", "store", "physical", "chunks", "slabs", "rows", "raster", "dimensions", "vrt", "vrt_plan", "roles", "checks", "arrays", "records", "consistency", "consistency_words", "consistency_table", "consistency_page", "engines", "eras", "compose", "plan"},
+    {"discover", "scanners", "scan", "store", "physical", "chunks", "slabs", "rows", "raster", "dimensions", "vrt", "vrt_plan", "roles", "checks", "arrays", "records", "consistency", "consistency_words", "consistency_table", "consistency_page", "engines", "tiles", "eras", "compose", "plan"},
     {"view"},
     {"emitters", "zarr_meta", "reader"},
-    {"verify", "oracle", "pixels", "fields", "artefact", "proofs", "rival", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "objects", "mirrors", "register", "announced", "sds", "stac", "cube", "times", "page"},
+    {"verify", "oracle", "pixels", "fields", "stores", "artefact", "proofs", "rival", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "objects", "mirrors", "register", "announced", "sds", "stac", "cube", "times", "page"},
     {"stages", "entry", "provenance"},
 ]  # fmt: skip
 LEVEL = {module: level for level, modules in enumerate(ORDER) for module in modules}

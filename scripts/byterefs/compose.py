@@ -21,6 +21,7 @@ from byterefs.errors import PlanError
 from byterefs.model import Array
 from byterefs.physical import Physical
 from byterefs.roles import NAMING, Roles, by_value
+from byterefs.tiles import tiled
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ def compose(
     if concat is not None:
         work.tell(layout)  # what stands if the engine refuses
         layout = ENGINES[options.get("engine", "coordinates")](physical, chosen, concat, options)
+    if options.get("tiles"):
+        layout = tiled(physical, layout, options["tiles"])
     work.tell(layout)
     found = work.eras(layout)
     if found:

@@ -1,8 +1,8 @@
 """What a granule holds, read by somebody else: GDAL, or the library that the granule's writer used.
 
 Values come as they are stored (packed, not masked). The netCDF driver is asked first, the HDF5
-driver where netCDF cannot, GTiff where neither can, h5py where GDAL cannot, ecCodes for GRIB; who answered
-is counted and never silent.
+driver where netCDF cannot, GTiff where neither can, h5py where GDAL cannot, ecCodes for GRIB, zarr for a Zarr
+store; who answered is counted and never silent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from osgeo import gdal
 
-from byterefs import ranges, vsi
+from byterefs import ranges, stores, vsi
 from byterefs.errors import RangeError, VerifyError
 from byterefs.fields import At, Fields
 from byterefs.pixels import Pixels
@@ -58,7 +58,7 @@ class Block(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Stored values in native byte order, and who read them: netCDF, HDF5, GTiff, ecCodes or h5py."""
+    """Stored values in native byte order, and who read them: netCDF, HDF5, GTiff, ecCodes, zarr or h5py."""
 
     values: NDArray[Any]
     by: str
@@ -118,6 +118,15 @@ class Oracle:
                 )
             self.values["ecCodes"] += fields.size
             return Answer(fields, "ecCodes")
+        if stores.place(source):
+            chunk = stores.read(source, array, start, count, wanted)
+            if isinstance(chunk, str):
+                raise VerifyError(
+                    f"{source}: array {array!r} cannot be read by zarr ({chunk}), so its bytes cannot be proven; "
+                    f"leave it out with scan.arrays, or the source with source.pattern"
+                )
+            self.values["zarr"] += chunk.size
+            return Answer(chunk, "zarr")
         if not prod(count):
             return Answer(np.empty(tuple(count), wanted), DRIVERS[0])
         reasons = []
@@ -201,6 +210,8 @@ class Oracle:
         """Whether GDAL, or of GRIB ecCodes, sees an array of this name in a source."""
         if is_grib(source):
             return self._fields.exists(source, array)
+        if stores.place(source):
+            return stores.exists(source, array)
         with gdal.quiet_errors():
             seen = any(not isinstance(self.array(source, array, d), str) for d in DRIVERS)
             return seen or self._pixels.exists(source, array)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,6 @@ from byterefs.model import ABSENT, ArrayMeta, Ints, Key, Source, SourceArray, So
 from byterefs.ranges import Ranges
 from byterefs.scanners import _zarr_nodes
 from byterefs.scanners._common import (
-    LEAVE_OUT,
     Chunks,
     Unsupported,
     dimension,
@@ -206,24 +205,26 @@ def by_metadata(
     there = {n: a.node for n, a in found.arrays.items() if a.node is not None}
     mine = [n for n in there if look.has(n)]
     if not mine:
-        why = next((a.refused for a in found.arrays.values() if a.refused), "it says no types")
+        why = next(
+            (a.refused for a in found.arrays.values() if a.refused),
+            "it says no types; leave the file out with source.pattern",
+        )
         raise ScanError(
-            f"{source.source}: {found.path} has no metadata to follow of what lies in it ({why}), and no scanner "
-            f"knows the file by itself; leave it out with source.pattern"
+            f"{source.source}: {found.path} has no metadata to follow of what lies in it, and no scanner knows the "
+            f"file by itself: {why}"
         )
     for name in arrays:
         listed = found.arrays.get(name)
         if listed is not None and listed.refused:
-            raise ScanError(
-                f"{source.source}: {name}: {listed.refused}, as {found.path} has it; {LEAVE_OUT}"
-            )
+            raise ScanError(f"{source.source}: {name}: as {found.path} has it, {listed.refused}")
     chosen = wanted(source.source, mine, arrays)
     spans = look.spans(sorted(chosen))
     roles = Roles(there, chosen, lambda node: node.attributes)
-    items = {}
+    items: dict[str, SourceArray | None] = {}
     for name in sorted(roles.attributes):
         coordinate = name in roles.coordinates and name not in chosen
         items[name] = look.array(name, spans, coordinate, dimension(concat, there))
+    items |= look.places({d for n in chosen for d in there[n].dims} - set(items), spans)
     attrs, dtypes = _zarr_nodes.attributes(found.root, "<f8")
     seen = source
     if look.reach is not None:
@@ -269,6 +270,23 @@ class Look:
                         f"array {out[dim]}; import them one at a time (scan.arrays)"
                     )
         return out
+
+    def places(self, dims: Iterable[str], spans: Mapping[str, Span]) -> dict[str, SourceArray]:
+        """An index along each of ``dims`` that the file has a part of and that has no coordinate."""
+        whole = {
+            d: n
+            for a in self.found.arrays.values()
+            if a.node
+            for d, n in zip(a.node.dims, a.node.shape, strict=True)
+        }
+        found = {}
+        for dim in sorted(dims):
+            start, stop = spans.get(dim, (0, whole[dim]))
+            if (start, stop) != (0, whole[dim]):
+                index = np.arange(start, stop, dtype="<i8")
+                meta = ArrayMeta(dim, (dim,), index.shape, index.shape, "<i8", None, codecs.PLAIN, "", layout="derived")  # fmt: skip
+                found[dim] = record(meta, None, index, True)
+        return found
 
     def array(
         self, name: str, spans: Mapping[str, Span], coordinate: bool, concat: str | None

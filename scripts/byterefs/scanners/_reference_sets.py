@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,7 @@ from byterefs.errors import ScanError
 from byterefs.grid import chunk_grid, linear
 from byterefs.model import ABSENT, Ints, Key
 from byterefs.scanners import _zarr_nodes
-from byterefs.scanners._common import Unsupported
+from byterefs.scanners._common import LEAVE_OUT, Unsupported
 from byterefs.scanners._zarr_nodes import Node
 
 WHOLE = -2
@@ -51,7 +52,7 @@ class Listed:
     data: Mapping[int, bytes] = field(default_factory=dict)
     """encoded bytes of inline chunks by row"""
     refused: str | None = None
-    """why its metadata cannot be followed"""
+    """why its metadata cannot be followed, and the way out"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def load(path: str) -> ReferenceSet:
     """A set by its path. Raises ScanError for what is none of the kinds that are known, or is damaged."""
     place = Path(path)
     try:
-        stat = (place / ".zmetadata" if place.is_dir() else place).stat()
+        stat = place.stat()
     except OSError as error:
         raise ScanError(f"{path}: these references cannot be read ({error}); {AGAIN}") from error
     return _load(path, stat.st_mtime_ns, stat.st_size)
@@ -81,7 +82,7 @@ def _load(path: str, mtime_ns: int, size: int) -> ReferenceSet:
     place = Path(path)
     try:
         if place.is_dir():
-            return parquet(place)
+            return parquet(place) if is_parquet(place) else zarr_store(place)
         with place.open("rb") as f:
             store = f.read(len(SQLITE)) == SQLITE
         return sqlite(place) if store else kerchunk_json(place)
@@ -226,7 +227,7 @@ def empty(name: str, node: Node | Unsupported) -> Listed:
     """An array of which no chunk is known yet."""
     if isinstance(node, Unsupported):
         none: Ints = np.empty(0, np.int64)
-        return Listed(name, None, np.empty((0, 0), np.int64), np.empty(0, np.int32), none, none, {}, str(node))  # fmt: skip
+        return Listed(name, None, np.empty((0, 0), np.int64), np.empty(0, np.int32), none, none, {}, f"{node}; {node.out or LEAVE_OUT}")  # fmt: skip
     grid = chunk_grid(node.shape, node.chunks)
     n = prod(grid)
     keys = (
@@ -275,6 +276,36 @@ def parquet(folder: Path) -> ReferenceSet:
                 rows = pq.read_table(file).slice(0, len(found.target) - part).to_pydict()
                 fill_part(found, part, rows, targets, data)
         found.data = data
+    return ReferenceSet(str(folder), tuple(targets.number), arrays, root(metadata))
+
+
+def is_parquet(folder: Path) -> bool:
+    """Whether a folder is kerchunk Parquet and no Zarr store."""
+    metadata = folder / ".zmetadata"
+    return metadata.is_file() and "record_size" in json.loads(metadata.read_bytes())
+
+
+def zarr_store(folder: Path) -> ReferenceSet:
+    """A Zarr store as references to the files of its chunks; consolidated metadata is not asked."""
+    metadata, files = dict[str, Mapping[str, Any]](), dict[str, list[Any]]()
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.join(place, name)
+            key = os.path.relpath(path, folder)
+            if name in METADATA:
+                metadata[key] = json.loads(Path(path).read_bytes())
+            elif not name.startswith("."):
+                files[key] = [path, 0, os.stat(path).st_size]
+    if not any(key.rpartition("/")[2] in (".zarray", "zarr.json") for key in metadata):
+        raise ValueError("it is a folder with neither kerchunk Parquet nor arrays of Zarr")
+    targets, arrays = Targets(), {}
+    chunks: dict[str, dict[str, Any]] = {}
+    for key, value in files.items():
+        array, name = split(key, metadata)
+        chunks.setdefault(array, {})[name] = value
+    for name, node in nodes(metadata):
+        arrays[name] = from_keys(name, node, chunks.get(name, {}), targets)
     return ReferenceSet(str(folder), tuple(targets.number), arrays, root(metadata))
 
 

@@ -80,7 +80,7 @@ def v2(name: str, array: Mapping[str, Any], attrs: Mapping[str, Any]) -> Node:
     """An array by ``.zarray`` and ``.zattrs``. Raises Unsupported for what no row can refer to."""
     dtype = numpy_dtype(array["dtype"])
     turned = array.get("order", "C") == "F" and len(array["shape"]) > 1
-    dims = tuple(attrs.get(DIMENSIONS) or phony(name, len(array["shape"])))
+    dims = tuple(named(attrs, name, len(array["shape"])))
     filters = [known(c) for c in array.get("filters") or ()]
     last = array.get("compressor")
     compressor = known(last) if last else None
@@ -115,7 +115,8 @@ def v3(name: str, array: Mapping[str, Any]) -> Node:
     dtype = v3_dtype(array["data_type"], endian)
     names = array.get("dimension_names") or [None] * rank
     attrs = dict(array.get("attributes", {}))
-    spare = attrs.pop(DIMENSIONS, None) or phony(name, rank)
+    spare = named(attrs, name, rank)
+    attrs.pop(DIMENSIONS, None)
     dims = tuple(n or s for n, s in zip(names, spare, strict=True))
     if "_FillValue" in attrs:
         attrs["_FillValue"] = xarray_fill(attrs["_FillValue"], dtype)
@@ -184,6 +185,12 @@ def known(config: Mapping[str, Any]) -> dict[str, Any]:
 def flipped[T](items: tuple[T, ...], turned: bool) -> tuple[T, ...]:
     """Items of axes, reversed where the array is."""
     return items[::-1] if turned else items
+
+
+def named(attrs: Mapping[str, Any], name: str, rank: int) -> list[str]:
+    """Names of the axes by xarray's attribute, where it has one for each."""
+    found = attrs.get(DIMENSIONS)
+    return found if isinstance(found, list) and len(found) == rank else phony(name, rank)
 
 
 def phony(name: str, rank: int) -> list[str]:

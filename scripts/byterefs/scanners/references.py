@@ -19,7 +19,9 @@ SIGNS = (b'".zgroup"', b'".zattrs"', b'/.zarray"', b'"refs"', b'zarr.json"')
 def recognises(file: BinaryIO) -> bool:
     """Whether the file is kerchunk JSON."""
     head = file.read(HEAD)
-    return head.lstrip().startswith(b"{") and any(sign in head for sign in SIGNS)
+    consolidated = b'"zarr_consolidated_format"' in head or b'"consolidated_metadata"' in head
+    signs = any(sign in head for sign in SIGNS)
+    return head.lstrip().startswith(b"{") and signs and not consolidated
 
 
 def scan(
