@@ -69,7 +69,7 @@ def opened(root: str, array: str) -> Any:
     import zarr
 
     try:
-        found = zarr.open(root, mode="r", use_consolidated=False)
+        found: Any = zarr.open(root, mode="r", use_consolidated=False)
         return found if array in ("", ".") else found[array]
     except (KeyError, ValueError, TypeError):
         return None
