@@ -31,6 +31,10 @@ UNIT_NAMES = {
 """CF's spellings of the units that have a fixed length; months and years have none"""
 
 
+CALENDARS = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
+"""CF's second names of calendars"""
+
+
 @dataclass(frozen=True)
 class Units:
     """What a time coordinate counts in: ``days since 1978-01-01 12:00:00``, standard calendar."""
@@ -72,7 +76,7 @@ def time_units(attrs: Any, inherited: Units | None = None) -> Units | None:
     if not isinstance(units, str) or " since " not in units:
         return inherited
     calendar = str(attrs.get("calendar", inherited.calendar if inherited else "standard")).lower()
-    return Units(units, "standard" if calendar == "gregorian" else calendar)
+    return Units(units, CALENDARS.get(calendar, calendar))
 
 
 def convert(

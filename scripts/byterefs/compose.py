@@ -96,6 +96,15 @@ class Composer:
         """Name of the dataset."""
         return str(self.config["dataset"])
 
+    @property
+    def along(self) -> Concat:
+        """The concat axis. Raises PlanError without one."""
+        if self.concat is None:
+            raise PlanError(
+                f"dataset {self.dataset!r}: plan.eras without plan.concat; name the axis along which eras follow"
+            )
+        return self.concat
+
     def tell(self, layout: Layout) -> None:
         """Put the runs of all arrays into the report, and where each run begins and ends along the axis."""
         self.signatures = sign(self.physical, layout.order, self.concat, self.roles, layout.sizes)
@@ -136,11 +145,7 @@ class Composer:
         wanted = (self.config.get("plan") or {}).get("eras", "refuse")
         if wanted == "refuse":
             return []
-        if self.concat is None:
-            raise PlanError(
-                f"dataset {self.dataset!r}: plan.eras without plan.concat; name the axis along which eras follow"
-            )
-        where = eras.stretches(self.physical, layout, self.concat)
+        where = eras.stretches(self.physical, layout, self.along)
         if wanted == "auto":
             found = eras.auto(
                 self.signatures, self.roles.needed, where, self.names(where), self.dataset
@@ -171,9 +176,7 @@ class Composer:
 
     def by_era(self, layout: Layout, found: Sequence[Era]) -> dict[str, Array]:
         """The arrays of every era, each in the group of its era."""
-        concat = self.concat
-        if concat is None:
-            return {}
+        concat = self.along
         whole = Maker(self.physical, layout, concat, self.roles, self.config)
         for name in sorted(self.roles.needed & layout.placements.keys()):
             first = self.physical.meta(layout.placements[name][0].source, name)
@@ -214,7 +217,9 @@ class Composer:
                 lost[name] = f"its coordinate {gone!r} is not one: {lost[gone]}"
                 del made[name]
         dims = {d for a in made.values() if a.kind == "data" for d in a.dims}
-        kept = {n: a for n, a in made.items() if a.kind == "data" or (dims and dims >= set(a.dims))}
+        if not dims:
+            made = {}  # coordinates of nothing
+        kept = {n: a for n, a in made.items() if not a.dims or dims & set(a.dims)}
         self.report["across"] = {n: lost.get(n) for n in sorted({*kept, *lost})}
         why = f"it lies across the eras {', '.join(names)}, which only a VRT reads as one array"
         return {

@@ -26,25 +26,39 @@ def check_mosaic(view: View, *, full: bool) -> dict[str, Any]:
     """
     chosen = [s.source for s in view.sources][0 if full else -LAST :]
     report: dict[str, Any] = {"sources": 0, "placements": 0, "refused": {}}
-    for names, sources in groups(view, chosen).items():
-        try:
-            with TemporaryDirectory() as folder:
-                own = [view.arrays[name].own for name in names]
-                text = vrt_plan.mosaic(sources, own, Path(folder) / "mosaic.vrt")
-                theirs = vrt_plan.read(text, folder, "gdal mdim mosaic")
-        except PlanError as e:
-            report["refused"][", ".join(names)] = str(e)
-            log.info("gdal mdim mosaic: %s", e)
-            continue
-        report["sources"] += len(sources)
-        for name in names:
-            ours = view.arrays[name]
-            report["placements"] += compare(ours, theirs.arrays[ours.own], sources)
+    for names, by_units in groups(view, chosen).items():
+        several = [sources for sources in by_units if len(sources) > 1 or len(by_units) == 1]
+        if len(several) < len(by_units):
+            report["refused"][", ".join(names)] = (
+                f"{len(by_units) - len(several)} sources count their time from an instant of their own, and "
+                f"gdal mdim mosaic compares the numbers alone"
+            )
+        for sources in several:
+            compare_group(view, names, sources, report)
     return report
 
 
-def groups(view: View, chosen: Sequence[str]) -> dict[tuple[str, ...], list[str]]:
-    """Local sources that hold the same data arrays, by those arrays: each group is one mosaic."""
+def compare_group(
+    view: View, names: Sequence[str], sources: Sequence[str], report: dict[str, Any]
+) -> None:
+    """Compare the placements of sources that make one mosaic, and count them in ``report``."""
+    own = [view.arrays[name].own for name in names]
+    try:
+        with TemporaryDirectory() as folder:
+            text = vrt_plan.mosaic(sources, own, Path(folder) / "mosaic.vrt")
+            theirs = vrt_plan.read(text, folder, "gdal mdim mosaic")
+    except PlanError as e:
+        report["refused"][", ".join(names)] = str(e)
+        log.info("gdal mdim mosaic: %s", e)
+        return
+    report["sources"] += len(sources)
+    for name in names:
+        ours = view.arrays[name]
+        report["placements"] += compare(ours, theirs.arrays[ours.own], sources)
+
+
+def groups(view: View, chosen: Sequence[str]) -> dict[tuple[str, ...], list[list[str]]]:
+    """Local sources that hold the same data arrays, by those arrays, apart where their times count otherwise."""
     several = len(view.sources) > 1
     having: dict[str, list[str]] = {}
     for a in view.arrays.values():
@@ -52,11 +66,13 @@ def groups(view: View, chosen: Sequence[str]) -> dict[tuple[str, ...], list[str]
         if along and (len(a.placements) > 1 or not several):
             for p in a.placements:
                 having.setdefault(p.source, []).append(a.array)
-    out: dict[tuple[str, ...], list[str]] = {}
+    units = view.own_units()
+    out: dict[tuple[str, ...], dict[Any, list[str]]] = {}
     for source in chosen:
         if source in having and source.startswith("/") and not source.startswith("/vsi"):
-            out.setdefault(tuple(sorted(set(having[source]))), []).append(source)
-    return out
+            names = tuple(sorted(set(having[source])))
+            out.setdefault(names, {}).setdefault(units.get(source), []).append(source)
+    return {names: list(found.values()) for names, found in out.items()}
 
 
 def compare(ours: Array, theirs: vrt_plan.VrtArray, sources: Sequence[str]) -> int:

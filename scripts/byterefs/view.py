@@ -21,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 
 from byterefs import urls, vrt
+from byterefs.axis import time_units
 from byterefs.chunks import ChunkIndex
 from byterefs.errors import StoreError
 from byterefs.files import canonical, digest
@@ -211,6 +212,20 @@ class View:
     def paths(self, target: str) -> list[str]:
         """The published path of every source, in the order of ``sources``."""
         return [self.published(s.source, target) for s in self.sources]
+
+    def own_units(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Source -> (time coordinate, the units in which this source has it), sorted."""
+        names = {a.own for a in self.arrays.values() if a.kind == "coord" and time_units(a.attrs)}
+        out: dict[str, list[tuple[str, str]]] = {}
+        for name in sorted(names):
+            rows = self._con.execute(
+                "SELECT source, record ->> '$.attrs.units' FROM byterefs_arrays "
+                "JOIN sources USING (source_id) JOIN byterefs_metas USING (meta) WHERE array = ?",
+                (name,),
+            )
+            for source, units in rows:
+                out.setdefault(source, []).append((name, str(units)))
+        return {source: tuple(units) for source, units in out.items()}
 
     def prefixes(self) -> list[str]:
         """Stable source prefixes, each ending in ``/``: every source lies under one of them.
