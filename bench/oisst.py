@@ -21,10 +21,10 @@ from typing import Any
 
 import archive
 import yaml
+from measuring import ROOT
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).parents[1]
 PATTERN = r"oisst-avhrr-v02r01\.(?P<date>\d{8})(?P<status>_preliminary)?\.nc$"
 DONE = re.compile(r"(\d+) of \d+ steps \(\d+%\) done")
 
@@ -35,7 +35,7 @@ def settle(folder: Path, full: bool) -> None:
         shutil.rmtree(folder / stale, ignore_errors=True)
     dataset = {
         "dataset": "oisst",
-        "source": {"provider": "local", "path": "archive", "pattern": PATTERN},
+        "source": {"provider": "local", "path": "present", "pattern": PATTERN},
         "select": {"slot": ["date"], "prefer": {"status": ["", "_preliminary"]}},
         "scan": {"arrays": list(archive.ARRAYS), "batch": 1024},
         "plan": {"concat": "time"},
@@ -81,6 +81,14 @@ def snakemake(folder: Path, what: str) -> dict[str, Any]:
     }
 
 
+def link(folder: Path, days: range) -> None:
+    """Let granules of the archive be present."""
+    for day in days:
+        path = folder / "present" / archive.name(day)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.hardlink_to(folder / "archive" / archive.name(day))
+
+
 def opened(folder: Path) -> int:
     """Sources that scan jobs have logged so far."""
     logs = (folder / "logs" / "oisst" / "scan").glob("*.log")
@@ -89,17 +97,20 @@ def opened(folder: Path) -> int:
     )
 
 
-def main(days: int, folder: Path, full: bool) -> None:
-    """Run the bench and write ``oisst.json`` into ``folder``."""
+def main(days: int, folder: Path, full: bool) -> list[dict[str, Any]]:
+    """Run the bench and write ``oisst.json`` into ``folder``; gives back its runs.
+
+    The archive is kept whole; the workflow's own view of it, ``days`` long, is made of links.
+    """
     folder = folder.absolute()
     console = Console()
-    written = archive.extend(folder / "archive", range(days))
+    written = archive.extend(folder / "archive", range(days + 1))
     console.print(f"{folder}/archive: {days} daily granules, {written} of them written now")
-    late = folder / "archive" / archive.name(days)
-    late.unlink(missing_ok=True)
     settle(folder, full)
+    shutil.rmtree(folder / "present", ignore_errors=True)
+    link(folder, range(days))
     runs = [snakemake(folder, "first build"), snakemake(folder, "nothing new")]
-    archive.extend(folder / "archive", range(days, days + 1))
+    link(folder, range(days, days + 1))
     runs += [snakemake(folder, "one new day"), snakemake(folder, "nothing new")]
     table = Table("run", "seconds", "jobs", "opened by scan", title=f"{days} days, five forms")
     for run in runs:
@@ -108,6 +119,7 @@ def main(days: int, folder: Path, full: bool) -> None:
     (folder / "oisst.json").write_text(
         json.dumps({"days": days, "full": full, "runs": runs}, indent=1)
     )
+    return runs
 
 
 if __name__ == "__main__":
