@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import inspect
 import json
 import logging
@@ -36,6 +37,8 @@ def run(main: Main, snakemake: Any = None, argv: Sequence[str] | None = None) ->
     A ByteRefsError is one line on stderr and in the rule's log, and exit code 1; any other
     exception is a defect and keeps its traceback.
     """
+    # the records of an archive live to the end: walking them again and again is a sixth of `plan`
+    gc.set_threshold(100_000, 50, 100)
     if snakemake is None:
         values = from_argv(main, sys.argv[1:] if argv is None else argv)
         with logging_to(None), refusing():

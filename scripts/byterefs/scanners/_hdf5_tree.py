@@ -58,7 +58,8 @@ class Node:
     @property
     def plist(self) -> h5p.PropDCID:
         """The dataset creation property list."""
-        self._plist = self._plist or self.id.get_create_plist()
+        if self._plist is None:  # its truth is a call into HDF5
+            self._plist = self.id.get_create_plist()
         return self._plist
 
     @property
@@ -98,11 +99,12 @@ def _walk(group: h5g.GroupID, path: str, above: tuple[int, ...], out: Tree) -> I
     """Child groups first, then datasets: the order in which netCDF-C names phony dimensions."""
     above = (*above, int(h5o.get_info(group).addr))
     datasets = []
+    links = group.links
     for raw in _names(group):
         name = f"{path}{text(raw)}"
-        link = group.links.get_info(raw).type
+        link = links.get_info(raw).type
         if link == h5l.TYPE_EXTERNAL:
-            out.elsewhere[name] = text(group.links.get_val(raw)[0])
+            out.elsewhere[name] = text(links.get_val(raw)[0])
             continue
         try:
             item = h5o.open(group, raw)
@@ -113,8 +115,8 @@ def _walk(group: h5g.GroupID, path: str, above: tuple[int, ...], out: Tree) -> I
         if isinstance(item, h5g.GroupID):
             if int(h5o.get_info(item).addr) not in above:
                 yield from _walk(item, f"{name}/", above, out)
-        elif isinstance(item, h5d.DatasetID) and item.shape is not None:
-            datasets.append(_node(path, text(raw), item))
+        elif isinstance(item, h5d.DatasetID) and (shape := item.shape) is not None:
+            datasets.append(_node(path, text(raw), item, shape))
     yield from datasets
 
 
@@ -125,15 +127,14 @@ def _names(group: h5g.GroupID) -> list[bytes]:
     return names
 
 
-def _node(path: str, name: str, dsid: h5d.DatasetID) -> Node:
-    space = dsid.get_space()
-    limits = space.get_simple_extent_dims(True) if dsid.shape else ()
+def _node(path: str, name: str, dsid: h5d.DatasetID, shape: Key) -> Node:
+    limits = dsid.get_space().get_simple_extent_dims(True) if shape else ()
     scale = bool(h5ds.is_scale(dsid))
     label = attribute(dsid, b"NAME") if scale else None
     return Node(
         name=path + name.removeprefix(NOT_COORDINATE),
         id=dsid,
-        shape=tuple(int(n) for n in dsid.shape),
+        shape=tuple(int(n) for n in shape),
         unlimited=tuple(n == h5s.UNLIMITED or n is None for n in limits),
         scale=scale,
         variable=label is None or not _label(label).startswith(NO_VARIABLE),
