@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from byterefs import buckets, verify
+from byterefs import ranges, verify
 from byterefs.entry import run
 
 
@@ -37,7 +37,7 @@ def main(
     access
         Who asks buckets, as JSON: endpoint, profile, anonymous.
     """
-    with buckets.asking(access or {}):
+    with ranges.asking(access or {}):
         return verify.run(store, emitted, receipt, form=form, target=target, options=options or {})
 
 

@@ -98,8 +98,11 @@ def rows_of_slabs(array: Array, refs: Refs) -> list[bytes]:
 
 
 def known(prints: Prints, previous: Prints) -> NDArray[np.bool_]:
-    """Which fingerprints have been verified before."""
-    return np.isin(prints, previous)
+    """Which fingerprints are among ``previous``, which is sorted."""
+    if not len(previous):
+        return np.zeros(len(prints), bool)
+    at = np.searchsorted(previous, prints)
+    return np.asarray(previous[np.minimum(at, len(previous) - 1)] == prints)
 
 
 def local_grid(p: Placement, chunks: Key) -> Key:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from byterefs import buckets, progress, scanners, store
+from byterefs import progress, ranges, scanners, store
 from byterefs.errors import ScanError
 from byterefs.model import Source, SourceScan
 
@@ -45,7 +45,7 @@ def scan_batch(
         references=scan.get("references"),
         refused=refused if scan["on_error"] == "skip" else None,
     )
-    with buckets.asking(access):
+    with ranges.asking(access):
         return store.write_scans(out, done, refused, version=discovered["version"])
 
 

@@ -38,7 +38,9 @@ class View:
 
     def __init__(self, con: sqlite3.Connection, store: Path) -> None:
         self._con, self.store = con, store
-        self._meta: dict[str, str] = dict(con.execute("SELECT key, value FROM meta"))
+        self._meta: dict[str, str] = dict(
+            con.execute("SELECT key, value FROM meta WHERE key != 'plan'")
+        )
         self._index = ChunkIndex(con)
         self._fragments: dict[str, list[Fragment]] = {}
         self._columns: dict[str, Slabs] = {}
@@ -52,7 +54,7 @@ class View:
         """The view of a working store that has a plan; close it, or use it in ``with``."""
         con = opened(store)
         view = cls(con, store)
-        if "plan" not in view._meta:
+        if "dataset" not in view._meta:
             con.close()
             raise StoreError(
                 f"{store}: the store has no plan yet; run the workflow, or scripts/plan.py"
@@ -98,11 +100,12 @@ class View:
         """Title of the dataset, for people."""
         return self._meta["title"]
 
-    @property
+    @cached_property
     def vrt(self) -> str:
         """The plan as a VRT, sources verbatim."""
         if not self.left_out:
-            return self._meta["plan"]
+            (text,) = self._con.execute("SELECT value FROM meta WHERE key = 'plan'").fetchone()
+            return str(text)
         return vrt.write(self.across_eras().arrays, self.root, self.root_dtypes)
 
     def vrt_for(self, target: str) -> str:
