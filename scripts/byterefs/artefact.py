@@ -152,6 +152,9 @@ def gdal_words(
     if expected.get("units") == "":
         del expected["units"]
     expected = {k: v for k, v in expected.items() if in_xml(k, v)}
+    for name, dtype in array.attr_dtypes.items():
+        if dtype[1:] == "u8" and isinstance(published.get(name), str | tuple):
+            published[name] = whole_numbers(published[name])
     stored = fill_value(array.fill, array.dtype)
     held = "_FillValue" not in expected or cf_fill(array) is not None
     if "_FillValue" in published and stored is not None and held:
@@ -160,6 +163,11 @@ def gdal_words(
             published.pop("_FillValue")
             expected.pop("_FillValue", None)
     return expected, published
+
+
+def whole_numbers(value: Any) -> Any:
+    """An unsigned attribute that GDAL holds as text, as numbers."""
+    return int(value) if isinstance(value, str) else [int(v) for v in value]
 
 
 def in_xml(name: str, value: Any) -> bool:

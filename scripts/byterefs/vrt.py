@@ -41,7 +41,7 @@ GDAL_TYPES = {
 INLINE_ELEMENTS = 100_000
 """a coordinate with more elements than this is read from its sources, unless its units were converted"""
 DTYPE_ATTRIBUTE = "byterefs_dtype"
-"""GDAL's VRT holds no strings: ``|S7`` becomes Byte with a dimension of 7, and this attribute says so"""
+"""what an array is where its VRT says otherwise: ``|S7`` is Byte with a dimension of 7, ``<i2`` may be UInt16"""
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """characters that no XML document may have"""
 NAMED = {"scale_factor": "Scale", "add_offset": "Offset", "units": "Unit"}
@@ -125,13 +125,15 @@ def array(
         if isinstance(value, str if tag == "Unit" else (int, float)):
             yield f"  <{tag}>{spaced(number(plain.pop(attr)))}</{tag}>"
     nodata = no_data(a)
-    if nodata is not None:
-        yield f"  <NoDataValue>{number(nodata.item())}</NoDataValue>"
+    if nodata is not None and exact(nodata.item()):
+        yield f"  <NoDataValue>{number(nodata.view(unsigned(a) or nodata.dtype).item())}</NoDataValue>"
         if same_number(plain.get("_FillValue"), nodata):
             del plain["_FillValue"]
     yield from indented(inline_values(a) if inline else sources(a, published))
     if a.dtype[1] == "S":
         plain[DTYPE_ATTRIBUTE] = a.dtype
+    elif unsigned(a):
+        plain[DTYPE_ATTRIBUTE] = np.dtype(a.dtype).newbyteorder("=").str
     for attr in sorted(plain):
         yield from (f"  {line}" for line in attribute(attr, plain[attr], a.attr_dtypes.get(attr)))
     yield "</Array>"
@@ -139,13 +141,31 @@ def array(
 
 def gdal_type(a: Array) -> str:
     """GDAL's name of an array's dtype; strings are bytes with an axis of their own."""
-    return "Byte" if a.dtype[1] == "S" else GDAL_TYPES[a.dtype[1:]]
+    return "Byte" if a.dtype[1] == "S" else GDAL_TYPES[unsigned(a) or a.dtype[1:]]
+
+
+def unsigned(a: Array) -> str | None:
+    """``u1`` or ``u2`` where GDAL 3.13's netCDF driver reads signed bytes or shorts as such; else None.
+
+    It follows ``_Unsigned``; a VRT of another type would clamp what it reads.
+    """
+    told = str(a.attrs.get("_Unsigned")).lower() == "true" and not inlined(a)
+    return f"u{a.dtype[2:]}" if told and a.dtype[1:] in ("i1", "i2") else None
+
+
+def exact(value: Any) -> bool:
+    """Whether a double holds a number: GDAL 3.13 reads a nodata, and an unsigned attribute, as one."""
+    return not isinstance(value, int) or int(float(value)) == value
 
 
 def cannot(a: Array) -> str | None:
     """Why an array cannot be in a VRT, as part of a sentence; None if it can."""
     if a.dtype[1] != "S" and a.dtype[1:] not in GDAL_TYPES:
         return f"its dtype {a.dtype} has no name in GDAL's VRT"
+    covered = sum(prod(p.count) for p in a.placements) >= prod(a.shape) or inlined(a)
+    fill = fill_value(a.fill, a.dtype)
+    if not covered and fill is not None and not exact(fill.item()):
+        return f"it has stretches without source, which would read as {fill}, more than GDAL's nodata holds"
     if 0 in a.shape:
         return f"its shape {list(a.shape)} has an axis without elements, which GDAL's VRT refuses"
     if of_text(a) and not inlined(a):
@@ -226,8 +246,10 @@ def attribute(name: str, value: Any, dtype: str | None) -> Iterator[str]:
 
     GDAL's attributes have one axis: of more the elements are listed in C order.
     """
-    kind = "String" if dtype is None or dtype[1:] not in GDAL_TYPES else GDAL_TYPES[dtype[1:]]
     items = flat(value)
+    kind = "String" if dtype is None or dtype[1:] not in GDAL_TYPES else GDAL_TYPES[dtype[1:]]
+    if kind == "UInt64" and not all(map(exact, items)):
+        kind = "String"
     if not items or not all(holds(x) for x in (name, *items)):
         return
     yield f"<Attribute name={quoteattr(name)}>"

@@ -108,6 +108,9 @@ class open:
             "units": a.GetUnit() or None,
         }
         nodata = a.GetNoDataValue()
+        if nodata is not None and dtype[1] == "i":
+            # of an array that GDAL has as unsigned, the same bits
+            nodata = np.array([nodata]).astype(dtype).item()
         if nodata is not None:
             packing["_FillValue"] = nodata
         attrs |= {k: v for k, v in packing.items() if v is not None}
