@@ -8,6 +8,9 @@ min_version("9.20")
 configfile: "config/config.yaml"
 
 
+report: "report/workflow.rst"
+
+
 include: "rules/common.smk"
 include: "rules/discover.smk"  # archive -> pending sources, in batches
 include: "rules/scan.smk"  # batch -> one row per chunk, keyed inside the source
@@ -18,6 +21,7 @@ include: "rules/emit.smk"  # view -> sqlite, vrt, parquet, kerchunk, icechunk
 include: "rules/verify.smk"  # form against GDAL -> equal, or nothing is published
 include: "rules/sync.smk"  # verified forms -> where they are published
 include: "rules/register.smk"  # publications -> sds rows, STAC, landing page
+include: "rules/report.smk"  # verified forms -> the parts of `snakemake --report`
 
 
 # `discover` is short, and `sync` and `register` run where the network is: a cluster's nodes often have none.

@@ -15,6 +15,7 @@ DATASET = {
     "emit": {"sqlite": {}, "vrt": {}, "icechunk": {}},
     "remap": {"public": {"/a/": "https://x.org/"}, "mirror": {"/a/": "/b/"}},
     "sync": [{"name": "here"}],
+    "register": {"report": True},
 }
 
 
@@ -40,8 +41,12 @@ def test_every_durable_receipt_is_wanted_once() -> None:
     ]
     assert "results/demo/emit/public/vrt.receipt.json" in wanted
     assert "results/demo/verify/public/vrt.json" in wanted
-    assert wanted[-2:] == ["results/demo/sync/here.json", "results/demo/register/receipt.json"]
-    assert len(wanted) == len(set(wanted)) == 4 + 5 + 5 + 1 + 1
+    assert wanted[-3:] == [
+        "results/demo/sync/here.json",
+        "results/demo/register/receipt.json",
+        "results/demo/report/coverage.html",
+    ]
+    assert len(wanted) == len(set(wanted)) == 4 + 5 + 5 + 1 + 1 + 1
 
 
 @pytest.fixture

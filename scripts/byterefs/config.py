@@ -23,7 +23,18 @@ from jsonschema.exceptions import ValidationError
 from byterefs.errors import ConfigError
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "config" / "schema"
-STAGES = ("discover", "scan", "store", "plan", "view", "emit", "verify", "sync", "register")
+STAGES = (
+    "discover",
+    "scan",
+    "store",
+    "plan",
+    "view",
+    "emit",
+    "verify",
+    "sync",
+    "register",
+    "report",
+)
 RESERVED = {"all", "access"} | set(STAGES)
 """Names that a dataset cannot have: stages, and words with a meaning of their own."""
 

@@ -86,7 +86,7 @@ def render(
             title=view.title or view.dataset,
             summary=str(view.root.get("summary") or view.root.get("comment") or ""),
             facts=facts(view, publication),
-            coverage=coverage(view),
+            coverage=coverage(view, view.shown),
             variables=[variable(a) for c in cube.cubes(view) for a in c.arrays],
             tabs=tabs(publication),
             proofs=[proof(name, receipt) for name, receipt in sorted(proofs.items())],
@@ -164,15 +164,16 @@ def facts(view: View, publication: Publication) -> list[tuple[str, str]]:
     return out
 
 
-def coverage(view: View) -> dict[str, Any] | None:
-    """The calendar sheet of the shown array and its gaps; None without a time axis."""
-    axis = times.time_axis(view, view.shown)
+def coverage(view: View, array: str) -> dict[str, Any] | None:
+    """The calendar sheet of an array and its gaps; None without a time axis."""
+    axis = times.time_axis(view, array)
     if axis is None or not axis.shape[0]:
         return None
     steps = times.instants(axis)
     skipped = times.gaps(steps)
     return {
         "sheet": times.sheet(steps),
+        "steps": len(steps),
         "gaps": skipped[:GAPS_SHOWN],
         "more_gaps": max(len(skipped) - GAPS_SHOWN, 0),
         "calendar": str(axis.attrs.get("calendar", "standard")),

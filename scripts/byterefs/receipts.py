@@ -54,13 +54,19 @@ def announced(dataset: Mapping[str, Any]) -> list[str]:
     return [f"results/{dataset['dataset']}/register/receipt.json"] if dataset["sync"] else []
 
 
+def reported(dataset: Mapping[str, Any]) -> list[str]:
+    """One part of the report, which stands for all, if the config wants them."""
+    wanted = dataset["register"]["report"]
+    return [f"results/{dataset['dataset']}/report/coverage.html"] if wanted else []
+
+
 def wanted(dataset: Mapping[str, Any]) -> list[str]:
     """Every durable receipt of a dataset, in the order of the flow."""
     results = f"results/{dataset['dataset']}"
     stages = [f"{results}/{s}/receipt.json" for s in ("discover", "store", "plan", "view")]
     forms = [f"{results}/emit/{target}/{form}.receipt.json" for target, form in emitted(dataset)]
     proofs, syncs = verified(dataset), published(dataset)
-    return [*stages, *forms, *proofs, *syncs, *announced(dataset)]
+    return [*stages, *forms, *proofs, *syncs, *announced(dataset), *reported(dataset)]
 
 
 def void_damaged(results: Path) -> list[Path]:

@@ -78,6 +78,7 @@ class Project:
             "scan": {"arrays": ["sst"]},
             "plan": {"concat": "time"},
             "emit": {"vrt": {}},
+            "register": {"report": False},  # a second of every run; tests/workflow/test_report.py
         }
         self.configure(**changes)
 

@@ -1,0 +1,212 @@
+"""What `snakemake --report` shows of a dataset: coverage, sizes, consistency, verification, a quick look."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from byterefs import cube, page, times
+from byterefs.errors import VerifyError
+from byterefs.files import replacing
+from byterefs.model import Array
+from byterefs.oracle import Oracle
+from byterefs.proofs import along
+from byterefs.receipts import read
+from byterefs.sample import Window
+from byterefs.view import View
+
+log = logging.getLogger(__name__)
+
+LARGEST = 4_000
+"""rows and columns of a quick look; of a larger plane its middle"""
+MASKS = ("_FillValue", "missing_value")
+
+
+def run(
+    store: Path,
+    *,
+    verified: Sequence[Path],
+    coverage: Path,
+    sizes: Path,
+    consistency: Path,
+    verification: Path,
+    newest: Path,
+) -> dict[str, Any]:
+    """Write the parts of the report, each to its path; gives back counts.
+
+    ``store`` is the working store, ``verified`` are the receipts of all verifications.
+    """
+    results = store.parents[1]
+    with View.open(store) as view:
+        write(coverage, view, sheets=calendars(view), nothing="There is no time axis.")
+        write(sizes, view, tables=weights(view, results))
+        write(verification, view, tables=proofs(verified))
+        draw(view, newest)
+        counts = {"sources": len(view.sources), "forms": len(verified)}
+    shutil.copyfile(results / "plan" / "consistency.html", consistency)
+    return counts
+
+
+def write(
+    path: Path,
+    view: View,
+    *,
+    sheets: Sequence[tuple[str, Mapping[str, Any]]] = (),
+    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = (),
+    nothing: str = "",
+) -> None:
+    """One part as a page of its own."""
+    template = page.environment().get_template("report.html")
+    text = template.render(
+        title=view.title or view.dataset,
+        style=page.asset("page.css"),
+        sheets=sheets,
+        tables=tables,
+        nothing=nothing,
+    )
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def calendars(view: View) -> list[tuple[str, dict[str, Any]]]:
+    """Per group of arrays its calendar sheet."""
+    found = ((c, page.coverage(view, c.arrays[0].array)) for c in cube.cubes(view))
+    return [(", ".join(a.array for a in c.arrays), held) for c, held in found if held is not None]
+
+
+def weights(view: View, results: Path) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Bytes of the archive and of everything that was made of it."""
+    held = sum(s.size or 0 for s in view.sources)
+    rows = read(results / "view" / "receipt.json")["counts"]["rows"]
+    archive = [["sources", f"{len(view.sources):,}", page.size(held)]]
+    archive.append(["chunks of referenced arrays", f"{rows:,}", ""])
+    store = (results / "store" / "store.sqlite").stat().st_size
+    archive.append(["working store", "1", page.size(store)])
+    forms = []
+    for path in sorted(results.glob("emit/*/*.receipt.json")):
+        done, form = read(path), path.name.removesuffix(".receipt.json")
+        files = [path.with_name(form) / name for name in done["covers"]]
+        size = sum(f.stat().st_size for f in files)
+        share = f"{100 * size / held:.3g} %" if held else ""
+        forms.append([page.WORDS[form], path.parent.name, str(len(files)), page.size(size), share])
+    columns = ["Form", "Target", "Files", "Bytes", "Of the archive"]
+    return [("Archive", ["What", "Number", "Bytes"], archive), ("Forms", columns, forms)]
+
+
+def proofs(verified: Sequence[Path]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """What each form was compared with."""
+    rows = []
+    for path in sorted(verified):
+        proof = page.proof(path.stem, read(path))
+        result = f"equal, via {proof.via}" if proof.verified else "not verified"
+        rows.append([proof.words, path.parent.name, result, f"{proof.rows:,}", f"{proof.values:,}"])
+    columns = ["Form", "Target", "Result", "References compared", "Values compared"]
+    return [("Forms against the source files", columns, rows)]
+
+
+# --- quick look ------------------------------------------------------------------------------------
+
+
+def draw(view: View, path: Path) -> None:
+    """The newest step of the shown array as a PNG, or in words why there is none."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    array = view.arrays[view.shown]
+    figure, axes = plt.subplots(figsize=(9, 5.2), dpi=110, layout="constrained")
+    try:
+        values = plane(view, array)
+    except VerifyError as error:
+        log.warning("%s", error)
+        axes.text(0.5, 0.5, str(error), ha="center", va="center", wrap=True)
+        axes.set_axis_off()
+    else:
+        edges = extent(view, array, values.shape)
+        drawn = axes.imshow(values, extent=edges, aspect="auto", interpolation="nearest")
+        bar = figure.colorbar(drawn, shrink=0.85)
+        bar.set_label(f"{array.array} ({array.attrs.get('units', 'no units')})", parse_math=False)
+        if northings(view, array) and edges[2] > edges[3]:
+            axes.invert_yaxis()
+        axes.set_xlabel(array.dims[-1], parse_math=False)
+        axes.set_ylabel(array.dims[-2], parse_math=False)
+        axes.set_title(caption(view, array), parse_math=False)
+    with replacing(path) as part:
+        figure.savefig(part, format="png", metadata={"Software": "byterefs"})
+    plt.close(figure)
+
+
+def plane(view: View, array: Array) -> NDArray[np.float64]:
+    """The last plane of an array in physical values, NaN where missing; of a large one the middle.
+
+    Raises VerifyError where nobody can read it.
+    """
+    if len(array.dims) < 2 or not array.placements or np.dtype(array.dtype).kind not in "iuf":
+        raise VerifyError(
+            f"{array.array} has no plane of numbers in a source, so there is no picture"
+        )
+    last = max(array.placements, key=lambda p: p.dest)
+    start, count = list(last.dest), list(last.count)
+    for i in range(len(start) - 2):
+        start[i], count[i] = start[i] + (count[i] - 1 if i == 0 else 0), 1
+    for i in (-2, -1):
+        cut = max(count[i] - LARGEST, 0)
+        start[i], count[i] = start[i] + cut // 2, count[i] - cut
+    w = Window(array.array, last, tuple(start), tuple(count), 1, True)
+    with Oracle() as oracle:
+        answer = oracle.read(
+            last.source, last.source_array, w.there, w.count, array.dtype, along(view, array, w)
+        )
+    return physical(answer.values.reshape(count[-2:]), array.attrs)
+
+
+def physical(stored: NDArray[Any], attrs: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Stored values scaled as CF has it, NaN where the attributes call them missing."""
+    missing = np.zeros(stored.shape, bool)
+    for name in MASKS:
+        if name in attrs:
+            missing |= np.isin(stored, np.asarray(attrs[name], "f8"))
+    if str(attrs.get("_Unsigned", "")).lower() == "true":
+        stored = stored.view(np.dtype(f"u{stored.dtype.itemsize}"))
+    values = stored * float(attrs.get("scale_factor", 1)) + float(attrs.get("add_offset", 0))
+    return np.where(missing, np.nan, values.astype("f8"))
+
+
+def extent(view: View, array: Array, shape: tuple[int, ...]) -> tuple[float, float, float, float]:
+    """Left, right, bottom and top edge: coordinates where they are known of the whole plane, else counts.
+
+    The first row is on top.
+    """
+    edges = []
+    for dim, n in zip(array.dims[-2:], shape, strict=True):
+        found = cube.coordinate(view, array.array.rpartition("/")[0], dim)
+        values = np.arange(n) if found is None else cube.numbers(found)
+        if len(values) != n or n < 2:
+            values = np.arange(max(n, 2))
+        half = (values[-1] - values[0]) / (len(values) - 1) / 2
+        edges.append((float(values[0] - half), float(values[-1] + half)))
+    (top, bottom), (left, right) = edges
+    return left, right, bottom, top
+
+
+def northings(view: View, array: Array) -> bool:
+    """Whether the rows are latitudes or northings, which people have growing upwards."""
+    found = cube.coordinate(view, array.array.rpartition("/")[0], array.dims[-2])
+    return found is not None and cube.axis_of(found) == "y"
+
+
+def caption(view: View, array: Array) -> str:
+    """What the picture shows."""
+    words = str(array.attrs.get("long_name", array.array))
+    axis = times.time_axis(view, array.array)
+    if axis is None or not axis.shape[0]:
+        return words
+    steps = times.instants(axis)
+    return f"{words}, {times.text(steps[-1], whole_days=times.daily(steps))}"

@@ -1,0 +1,32 @@
+"""`snakemake --report` gives one HTML of what was built."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+from workflow.project import ROOT, Project
+
+
+def test_one_html_holds_every_part_and_the_seconds_of_each_stage(tmp_path: Path) -> None:
+    project = Project(tmp_path, register={"report": True})
+    shutil.copytree(ROOT / "report", tmp_path / "report")
+    project.add(0, 1)
+    assert project.run().jobs["report"] == 1
+    assert project.run().jobs == Counter()
+    project.run("--report", "report.html")
+    text = (tmp_path / "report.html").read_text()
+    for part in ("coverage", "sizes", "consistency", "verification", "newest step"):
+        assert f'"part": "{part}"' in text
+    captions = (
+        "calendar sheet",
+        "weighs",
+        "agree in type",
+        "bit for bit",
+        "reads it from the source",
+    )
+    assert [words for words in captions if words not in text] == []
+    for rule in ("scan", "store", "plan", "emit", "verify"):
+        assert f'"rule": "{rule}", "runtime"' in text
+    assert 'src="http' not in text
