@@ -19,6 +19,7 @@ import granules
 from announcing import Announced, served
 from browser import Browser, started
 from demonstration.server import Handler
+from serving import S3
 
 SHAPE = (18, 36)
 SCALE = float(np.float32(0.01))
@@ -182,6 +183,29 @@ def test_the_page_works_without_its_script(browser: Browser, announced: Announce
     browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     panels = browser.driver.find_elements(By.CSS_SELECTOR, "[role=tabpanel]")
     assert [panel.is_displayed() for panel in panels] == [True] * 5
+
+
+def test_a_page_in_a_bucket_draws_granules_of_the_bucket(
+    browser: Browser, s3_environment: S3, tmp_path: Path
+) -> None:
+    s3 = s3_environment
+    bucket = s3.bucket("pages", public=True)
+    made = Announced(tmp_path, "", f"{s3.endpoint}/{bucket}")
+    made.emit = {"parquet": {}, "vrt": {}}
+    entry = {"name": "here", "target": "public", "to": f"s3://{bucket}/demo"}
+    made.syncs = [{**entry, "endpoint": s3.endpoint}]
+    made.days(1, 2, arrays=["sst"])
+    for file in made.archive.iterdir():
+        s3.client.upload_file(str(file), bucket, f"archive/{file.name}")
+    address = made.told()["announced"]["here"]["address"]
+    assert address == f"{s3.endpoint}/{bucket}/demo"
+    browser.size(1200)
+    browser.open(f"{address}/index.html")
+    assert browser.says == ""
+    assert_drawn(browser, physical(stored(2))[::-1])
+    assert browser.js("return document.contentType") == "text/html"
+    made.sync()
+    assert s3.client.head_object(Bucket=bucket, Key="demo/stac/collection.json")
 
 
 # --- what cannot be shown --------------------------------------------------------------------------
@@ -386,6 +410,33 @@ def test_tiles_with_zstd_and_a_predictor_are_drawn_and_a_large_plane_in_part(
         told = browser.value_at(3, 5)
         assert int(told["x"]) - 5 > left
         assert float(told["value"]) == field[int(told["y"]), int(told["x"])]
+
+
+def test_an_archive_of_two_eras_has_one_calendar_and_a_map_of_each(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with served(tmp_path) as server:
+        made = Announced(tmp_path, server.address, plan={"eras": "auto"})
+        made.emit = {"parquet": {}}
+        paths = [made.archive / f"{n}.nc" for n in range(1, 5)]
+        for n, path in enumerate(paths, 1):
+            scale = 0.01 if n < 3 else 0.5
+            granules.oisst(path, date(2026, 9, n), arrays=["sst"], scale=scale)
+        made.publish(paths)
+        browser.open(f"{server.address}/place/")
+        facts = browser.js("return document.querySelector('.facts').innerText").split("\n")
+        assert {"2026-09-01", "2026-09-04", "4"} <= set(facts)
+        newest = np.where(stored(4) == -999, np.nan, stored(4) * 0.5)
+        assert_drawn(browser, newest[::-1])
+        eras = browser.js(
+            "return [...document.getElementById('variable').options].map(o => o.value)"
+        )
+        assert len(eras) == 2
+        browser.choose(eras[0])
+        assert browser.text("when") == "2026-09-02"
+        assert_drawn(browser, physical(stored(2))[::-1])
+        items = sorted(p.name for p in (made.place / "stac/items").iterdir())
+        assert items == [f"demo-{era.split('/')[0]}.json" for era in eras]
 
 
 EVIL = '"><script>document.title="owned"</script><img src=x onerror="document.title=1">'

@@ -189,16 +189,16 @@ class LiveMap {
     $('pan').hidden = this.plane.view.whole
   }
 
+  /** Round values along both axes where there are some, else a few of what the coordinates are. */
   ticks() {
     const { view } = this.plane
     for (const [i, id, way] of [[0, 'yticks', 'top'], [1, 'xticks', 'left']]) {
       const axis = this.axes.at(i - 2)
       const n = view.count[i]
-      const marks = n > 3 ? [0.04, 0.27, 0.5, 0.73, 0.96] : [0.5]
+      const marks = rounds(axis, view.start[i], n) ?? (n > 3 ? [0.05, 0.5, 0.95] : [0.5]).map((f) => Math.min(n - 1, Math.floor(f * n))).map((k) => [k, axis?.values[view.start[i] + k] ?? view.start[i] + k])
       $(id).replaceChildren(
-        ...marks.map((f) => {
-          const k = Math.min(n - 1, Math.floor(f * n))
-          const mark = span(place(axis, view.start[i] + k, this.row.dims.at(i - 2), true))
+        ...marks.map(([k, value]) => {
+          const mark = span(inWords(axis, value))
           const shown = i === 0 && this.flipped ? n - 1 - k : k
           mark.style[way] = `${(100 * (shown + 0.5)) / n}%`
           return mark
@@ -291,14 +291,38 @@ function said(axis, k) {
   return axis.values.length < 2 || neighbour.date !== date.date ? date.date : `${date.date} ${date.time}`
 }
 
-function place(axis, k, dim, brief = false) {
-  if (!axis) return brief ? String(k) : `${dim} ${k}`
-  const value = axis.values[k]
-  const kind = axisOf(axis.attrs)
+/** Up to six [position, value] pairs at round values of an evenly spaced axis; null for any other. */
+function rounds(axis, start, n) {
+  if (!axis || n < 4) return null
+  const [first, last] = [axis.values[start], axis.values[start + n - 1]]
+  const step = (last - first) / (n - 1)
+  const even = [0.25, 0.5, 0.75].every((f) => {
+    const k = Math.floor(f * (n - 1))
+    return Math.abs(axis.values[start + k] - (first + k * step)) < 0.01 * Math.abs(step)
+  })
+  if (!step || !even) return null
+  const span = Math.abs(last - first)
+  const degrees = axisOf(axis.attrs) ? [1, 2, 5, 10, 15, 30, 60, 90] : []
+  const tens = [-3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7].flatMap((e) => [1, 2, 5].map((m) => m * 10 ** e))
+  const unit = [...degrees, ...tens].sort((a, b) => a - b).find((u) => span / u <= 6)
+  if (!unit) return null
+  const found = []
+  for (let v = Math.ceil(Math.min(first, last) / unit) * unit; v <= Math.max(first, last); v += unit) found.push([(v - first) / step, Number(v.toPrecision(10))])
+  return found.length > 1 ? found : null
+}
+
+/** A value of an axis in words. */
+function inWords(axis, value) {
+  const kind = axisOf(axis?.attrs)
   const text = short(Math.abs(value))
-  if (kind === 'lat') return `${text}°${value < 0 ? 'S' : 'N'}`
-  if (kind === 'lon') return value > 180 ? `${short(360 - value)}°W` : `${text}°${value < 0 ? 'W' : 'E'}`
-  return brief ? short(value) : `${dim} ${short(value)}`
+  if (kind === 'lat') return `${text}°${value < 0 ? 'S' : value > 0 ? 'N' : ''}`
+  if (kind === 'lon') return value > 180 ? `${short(360 - value)}°${value < 360 ? 'W' : ''}` : `${text}°${value < 0 ? 'W' : value % 180 ? 'E' : ''}`
+  return short(value)
+}
+
+function place(axis, k, dim) {
+  if (!axis) return `${dim} ${k}`
+  return axisOf(axis.attrs) ? inWords(axis, axis.values[k]) : `${dim} ${short(axis.values[k])}`
 }
 
 function short(x) {

@@ -147,11 +147,9 @@ def is_link(text: str) -> bool:
 
 def facts(view: View, publication: Publication) -> list[tuple[str, str]]:
     """The figures at the top of the page: label and value."""
-    shown = view.arrays[view.shown]
-    axis = times.time_axis(view, view.shown)
+    shown, steps = view.arrays[view.shown], times.steps(view, view.shown)
     out = []
-    if axis is not None and axis.shape[0]:
-        steps = times.instants(axis)
+    if steps:
         whole = times.daily(steps)
         out.append(("From", times.text(steps[0], whole_days=whole)))
         out.append(("To", times.text(steps[-1], whole_days=whole)))
@@ -165,11 +163,10 @@ def facts(view: View, publication: Publication) -> list[tuple[str, str]]:
 
 
 def coverage(view: View, array: str) -> dict[str, Any] | None:
-    """The calendar sheet of an array and its gaps; None without a time axis."""
-    axis = times.time_axis(view, array)
-    if axis is None or not axis.shape[0]:
+    """The calendar sheet of an array and its gaps, its eras taken together; None without a time axis."""
+    steps, axis = times.steps(view, array), times.time_axis(view, array)
+    if not steps or axis is None:
         return None
-    steps = times.instants(axis)
     skipped = times.gaps(steps)
     return {
         "sheet": times.sheet(steps),

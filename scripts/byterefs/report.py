@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from byterefs import cube, page, times
 from byterefs.errors import VerifyError
-from byterefs.files import replacing
+from byterefs.files import digest, replacing
 from byterefs.model import Array
 from byterefs.oracle import Oracle
 from byterefs.proofs import along
@@ -75,9 +75,15 @@ def write(
 
 
 def calendars(view: View) -> list[tuple[str, dict[str, Any]]]:
-    """Per group of arrays its calendar sheet."""
-    found = ((c, page.coverage(view, c.arrays[0].array)) for c in cube.cubes(view))
-    return [(", ".join(a.array for a in c.arrays), held) for c, held in found if held is not None]
+    """Per array its calendar sheet, the eras taken together; arrays that share one are told together."""
+    found: dict[str, tuple[list[str], dict[str, Any]]] = {}
+    for name in dict.fromkeys(a.array for c in cube.cubes(view) for a in c.arrays):
+        held = page.coverage(view, name)
+        if held is not None:
+            leaf = name.rpartition("/")[2]
+            names = found.setdefault(digest(held), ([], held))[0]
+            names += [leaf] if leaf not in names else []
+    return [(", ".join(names), held) for names, held in found.values()]
 
 
 def weights(view: View, results: Path) -> list[tuple[str, list[str], list[list[str]]]]:

@@ -63,6 +63,17 @@ def instants(coordinate: Array) -> list[cftime.datetime]:
     return [] if units is None else list(told(values, units))
 
 
+def steps(view: View, array: str) -> list[cftime.datetime]:
+    """The steps of an array in all of its eras, sorted; none without a time axis.
+
+    An era is another group with an array of the same name.
+    """
+    leaf = array.rpartition("/")[2]
+    same = [name for name in view.arrays if name.rpartition("/")[2] == leaf]
+    axes = {axis.array: axis for name in same if (axis := time_axis(view, name)) is not None}
+    return sorted({step for axis in axes.values() for step in instants(axis)})
+
+
 def told(values: Any, units: Units) -> Any:
     """The instants of some values."""
     return cftime.num2date(values.astype("f8"), units.units, units.calendar)
