@@ -4,6 +4,7 @@ import json
 
 import chunks
 import duckdb
+
 import report
 
 

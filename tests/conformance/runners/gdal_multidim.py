@@ -1,7 +1,8 @@
 """GDAL's multidimensional API on the VRT."""
 
-import report
 from osgeo import gdal
+
+import report
 
 gdal.UseExceptions()
 

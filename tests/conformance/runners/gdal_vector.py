@@ -3,8 +3,9 @@
 import json
 
 import chunks
-import report
 from osgeo import gdal, ogr
+
+import report
 
 ogr.UseExceptions()
 FIELDS = ("path", "offset", "size", "data")

@@ -4,8 +4,9 @@ import warnings
 
 import icechunk
 import imagecodecs.zarr
-import report
 import zarr
+
+import report
 
 
 def read(dataset, array):

@@ -4,8 +4,9 @@ import warnings
 
 import fsspec
 import imagecodecs.numcodecs
-import report
 import zarr
+
+import report
 
 
 def read(dataset, array):

@@ -2,9 +2,8 @@
 
 import sys
 
-import report
-
 import byterefs
+import report
 
 FORM = sys.argv[2]
 

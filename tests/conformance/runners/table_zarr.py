@@ -3,10 +3,10 @@
 import sys
 import warnings
 
-import report
 import zarr
 
 import byterefs
+import report
 
 FORM = sys.argv[2]
 
