@@ -331,6 +331,10 @@ def write_all_kinds(file: Path) -> dict[str, np.ndarray]:
         add("sparse", sparse, FIELD)
         wanted["sparse"] = np.full((Y, X), np.nan)
         wanted["sparse"][0:3, 0:4] = FIELD[1, 0:3, 0:4]
+        flags = granules.pipeline(f, "ranged", FIELD.astype("u1"), (1, 7, 10), "deflate")
+        ranged = np.array([80, 130], "u1")
+        add("ranged", flags, FIELD, scale_factor=0.5, valid_range=ranged)
+        wanted["ranged"] = np.where((FIELD[-1] >= 80) & (FIELD[-1] <= 130), FIELD[-1] / 2, np.nan)
         f.create_dataset("whole", data=FIELD.astype("<f4"))
         add("whole", f["whole"], FIELD)
     return wanted
@@ -355,7 +359,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterato
     "name",
     [
         "shuffled", "checked", "big", "double", "plain", "bytes", "halves", "long", "twice", "unsigned",
-        "packed", "sparse", "whole",
+        "packed", "sparse", "ranged", "whole",
     ],
 )  # fmt: skip
 def test_each_way_of_storing_shows_the_values_of_its_writer(kinds: Any, name: str) -> None:

@@ -14,6 +14,7 @@ import granules
 from announcing import Announced
 from byterefs import report
 from byterefs.errors import VerifyError
+from byterefs.model import Array
 from byterefs.view import View
 
 PARTS = ("coverage", "sizes", "consistency", "verification")
@@ -104,3 +105,16 @@ def test_a_source_that_cannot_be_read_gives_words_in_place_of_a_picture(
         report.draw(view, tmp_path / "newest.png")
     assert (tmp_path / "newest.png").stat().st_size > 1000
     file.write_bytes(kept)
+
+
+def test_a_valid_range_holds_for_stored_numbers_of_its_own_type_and_for_values_of_another() -> None:
+    stored = np.arange(6, dtype="u1")
+    for dtype, bounds in (("|u1", [2, 3]), ("<f4", [1.0, 1.5])):
+        attrs = {"scale_factor": 0.5, "valid_range": bounds, "_FillValue": 3}
+        array = Array(
+            "a", "data", "referenced", ("x",), (6,), (6,), "|u1", None, {}, attrs=attrs,
+            attr_dtypes={"valid_range": dtype},
+        )  # fmt: skip
+        np.testing.assert_array_equal(
+            report.physical(stored, array), [np.nan, np.nan, 1, np.nan, np.nan, np.nan]
+        )

@@ -65,3 +65,12 @@ def test_steps_within_a_day_are_told_with_their_time():
     assert times.gaps([*steps, steps[-1] + timedelta(hours=6)]) == [
         ("2026-01-01T06:00:00Z", "2026-01-01T18:00:00Z")
     ]
+
+
+def test_packed_coordinates_are_scaled():
+    packed = axis([0, 2], "days since 2000-01-01", dtype="<i2")
+    packed.attrs.update(scale_factor=0.5, add_offset=1.0)
+    assert [times.text(s) for s in times.instants(packed)] == [
+        "2000-01-02T00:00:00Z",
+        "2000-01-03T00:00:00Z",
+    ]

@@ -4,10 +4,12 @@ const SECONDS = { microsecond: 1e-6, us: 1e-6, millisecond: 1e-3, ms: 1e-3, seco
 const STANDARD = new Set(['standard', 'gregorian', 'proleptic_gregorian'])
 const MONTHS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 
-/** A coordinate of `arrays.json`: its values as numbers. */
+/** A coordinate of `arrays.json`: its values as numbers, scaled. */
 export function coordinate(row) {
   const bytes = Uint8Array.from(atob(row.values), (c) => c.charCodeAt(0))
-  return numbers(bytes, row.dtype)
+  const { scale, offset, unsigned } = unpacking(row)
+  const values = numbers(bytes, row.dtype, unsigned)
+  return scale === 1 && offset === 0 ? values : Float64Array.from(values, (v) => v * scale + offset)
 }
 
 /** A function from a time coordinate's value to text; null for units that are no time or have no fixed length. */
@@ -58,14 +60,29 @@ export function unpacking(row) {
   const number = (x) => (Array.isArray(x) ? number(x[0]) : x === undefined || x === null ? undefined : Number(x))
   const missing = [row.fill, attrs._FillValue, attrs.missing_value].map(number).filter((x) => x !== undefined && !Number.isNaN(x))
   const unsigned = String(attrs._Unsigned).toLowerCase() === 'true'
-  const wrap = unsigned ? 2 ** (8 * Number(row.dtype.slice(2))) : 0
+  const wrap = (x) => (unsigned && x < 0 ? x + 2 ** (8 * Number(row.dtype.slice(2))) : x)
+  const scale = number(attrs.scale_factor) ?? 1
+  const offset = number(attrs.add_offset) ?? 0
   return {
-    scale: number(attrs.scale_factor) ?? 1,
-    offset: number(attrs.add_offset) ?? 0,
-    missing: new Set(missing.map((x) => (x < 0 && wrap ? x + wrap : x))),
+    scale,
+    offset,
+    missing: new Set(missing.map(wrap)),
     fill: row.fill === null || row.fill === undefined ? NaN : Number(row.fill),
     unsigned,
+    valid: validRange(row, scale, offset, wrap),
   }
+}
+
+/** Lowest and highest valid stored number (CF 2.5.1): given as stored where the attribute has the array's type, else as values. */
+function validRange(row, scale, offset, wrap) {
+  const { valid_range: range, valid_min: low, valid_max: high } = row.attrs
+  const given = Array.isArray(range) && range.length === 2 ? [[range[0], 'valid_range'], [range[1], 'valid_range']] : [[low, 'valid_min'], [high, 'valid_max']]
+  const bounds = given.map(([x, name], i) => {
+    if (x === undefined || x === null || Array.isArray(x) || Number.isNaN(Number(x))) return i ? Infinity : -Infinity
+    const stored = (row.attr_dtypes?.[name] ?? row.dtype).slice(1) === row.dtype.slice(1)
+    return stored ? wrap(Number(x)) : (Number(x) - offset) / scale
+  })
+  return bounds[0] <= bounds[1] ? bounds : [-Infinity, Infinity]
 }
 
 /** What axis a coordinate is: x, y, or neither. */

@@ -254,7 +254,9 @@ class LiveMap {
     const where = `${place(this.axes.at(-2), view.start[0] + row, this.row.dims.at(-2))} ${place(this.axes.at(-1), view.start[1] + px, this.row.dims.at(-1))}`
     const value = physical[at]
     const packed = this.packing.scale !== 1 || this.packing.offset !== 0 ? ` (stored ${values[at]})` : ''
-    const told = Number.isNaN(value) ? 'no value' : `${Number(value.toPrecision(6))} ${this.row.attrs.units ?? ''}${packed}`
+    const invalid = Number.isNaN(value) && !Number.isNaN(values[at]) && !this.packing.missing.has(values[at])
+    const none = invalid ? `no value (stored ${values[at]}, outside the valid range)` : 'no value'
+    const told = Number.isNaN(value) ? none : `${Number(value.toPrecision(6))} ${this.row.attrs.units ?? ''}${packed}`
     $('value').textContent = `${where}: ${told}`
     Object.assign($('value').dataset, { y: row + view.start[0], x: px + view.start[1], stored: String(values[at]), value: String(value) })
     $('cross').hidden = false

@@ -68,9 +68,13 @@ export async function readPlane(row, table, index, view, packing, signal) {
   return { values, bytes, chunks: wanted.length, paths: [...paths], range: wanted.length === 1 && wanted[0].path ? [Number(wanted[0].offset), Number(wanted[0].size)] : null }
 }
 
-/** Physical values: scaled, NaN where missing. */
-export function unpack(stored, { scale, offset, missing }) {
+/** Physical values: scaled, NaN where missing or outside the valid range. */
+export function unpack(stored, { scale, offset, missing, valid }) {
+  const [low, high] = valid
   const out = new Float64Array(stored.length)
-  for (let i = 0; i < stored.length; i++) out[i] = missing.has(stored[i]) ? NaN : stored[i] * scale + offset
+  for (let i = 0; i < stored.length; i++) {
+    const x = stored[i]
+    out[i] = missing.has(x) || x < low || x > high ? NaN : x * scale + offset
+  }
   return out
 }

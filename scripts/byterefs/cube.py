@@ -51,11 +51,6 @@ def coordinate(view: View, group: str, dim: str) -> Array | None:
     return None
 
 
-def numbers(found: Array) -> Any:
-    """The values of an inline coordinate."""
-    return np.frombuffer(found.values or b"", found.dtype)
-
-
 def axis_of(found: Array) -> str | None:
     """The spatial axis x, y or z that a coordinate's attributes say it is; None if they say none."""
     attrs = {k: str(v) for k, v in found.attrs.items()}
@@ -84,10 +79,10 @@ def dimension(found: Array | None, size: int) -> dict[str, Any]:
     if times.has_calendar(found):
         steps = times.instants(found)
         return {"type": "temporal", "extent": [times.text(steps[0]), times.text(steps[-1])]}
-    values = numbers(found)
+    values = times.numbers(found)
     out: dict[str, Any] = {"extent": [float(np.nanmin(values)), float(np.nanmax(values))]}
     if found.affine is not None:
-        out["step"] = float(found.affine["step"])
+        out["step"] = float(found.affine["step"]) * float(found.attrs.get("scale_factor") or 1)
     if "units" in found.attrs:
         out["unit"] = str(found.attrs["units"])
     axis = axis_of(found)
@@ -125,8 +120,10 @@ def bounds(view: View, cube: Cube) -> list[float] | None:
         inside = name.rpartition("/")[0] in {cube.group, ""}
         for axis in "xy":
             units = str(array.attrs.get("units", "")).lower()
-            if inside and array.values is not None and units in UNITS[axis]:
-                known.setdefault(axis, numbers(array))
+            if inside and array.dims and array.values is not None and units in UNITS[axis]:
+                values = times.numbers(array)
+                if values.size == 1 or np.ptp(values):  # ROMS subsets have grids of zeros
+                    known.setdefault(axis, values)
     if known.keys() != {"x", "y"}:
         return None
     west, east = circle(known["x"])

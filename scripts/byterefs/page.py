@@ -51,6 +51,8 @@ TOLD = (
 )
 """root attributes that the page shows"""
 GAPS_SHOWN = 12
+BRIEF = 320
+"""characters of the summary at the top, about"""
 
 
 class Proof(NamedTuple):
@@ -84,7 +86,7 @@ def render(
             view=view,
             publication=publication,
             title=view.title or view.dataset,
-            summary=str(view.root.get("summary") or view.root.get("comment") or ""),
+            summary=brief(str(view.root.get("summary") or view.root.get("comment") or "")),
             facts=facts(view, publication),
             coverage=coverage(view, view.shown),
             variables=[variable(a) for c in cube.cubes(view) for a in c.arrays],
@@ -143,6 +145,15 @@ def size(n: int) -> str:
 def is_link(text: str) -> bool:
     """Whether a text is nothing but an address of the web."""
     return text.startswith(("https://", "http://")) and not any(c.isspace() for c in text)
+
+
+def brief(text: str) -> str:
+    """The first sentences of a text, whole ones, or its first words."""
+    if len(text) <= BRIEF:
+        return text
+    head = text[:BRIEF]
+    stop = head.rfind(". ")
+    return head[: stop + 1] if stop > 0 else head.rpartition(" ")[0] + " …"
 
 
 def facts(view: View, publication: Publication) -> list[tuple[str, str]]:

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 LARGEST = 4_000
 """rows and columns of a quick look; of a larger plane its middle"""
 MASKS = ("_FillValue", "missing_value")
+VALID = "valid_range"
+"""of stored numbers where it has the array's own type, else of values (CF 2.5.1)"""
 
 
 def run(
@@ -170,11 +172,12 @@ def plane(view: View, array: Array) -> NDArray[np.float64]:
         answer = oracle.read(
             last.source, last.source_array, w.there, w.count, array.dtype, along(view, array, w)
         )
-    return physical(answer.values.reshape(count[-2:]), array.attrs)
+    return physical(answer.values.reshape(count[-2:]), array)
 
 
-def physical(stored: NDArray[Any], attrs: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Stored values scaled as CF has it, NaN where the attributes call them missing."""
+def physical(stored: NDArray[Any], array: Array) -> NDArray[np.float64]:
+    """Stored values scaled as CF has it, NaN where missing or outside the valid range."""
+    attrs = array.attrs
     missing = np.zeros(stored.shape, bool)
     for name in MASKS:
         if name in attrs:
@@ -182,6 +185,11 @@ def physical(stored: NDArray[Any], attrs: Mapping[str, Any]) -> NDArray[np.float
     if str(attrs.get("_Unsigned", "")).lower() == "true":
         stored = stored.view(np.dtype(f"u{stored.dtype.itemsize}"))
     values = stored * float(attrs.get("scale_factor", 1)) + float(attrs.get("add_offset", 0))
+    for name, i, beyond in (("valid_min", 0, np.less), ("valid_max", -1, np.greater)):
+        name = VALID if VALID in attrs else name
+        if name in attrs:
+            own = array.attr_dtypes.get(name, array.dtype)[1:] == array.dtype[1:]
+            missing |= beyond(stored if own else values, float(np.ravel(attrs[name])[i]))
     return np.where(missing, np.nan, values.astype("f8"))
 
 
@@ -193,7 +201,7 @@ def extent(view: View, array: Array, shape: tuple[int, ...]) -> tuple[float, flo
     edges = []
     for dim, n in zip(array.dims[-2:], shape, strict=True):
         found = cube.coordinate(view, array.array.rpartition("/")[0], dim)
-        values = np.arange(n) if found is None else cube.numbers(found)
+        values = np.arange(n) if found is None else times.numbers(found)
         if len(values) != n or n < 2:
             values = np.arange(max(n, 2))
         half = (values[-1] - values[0]) / (len(values) - 1) / 2

@@ -59,8 +59,16 @@ def has_calendar(coordinate: Array) -> bool:
 def instants(coordinate: Array) -> list[cftime.datetime]:
     """The steps of a time coordinate, sorted."""
     units = time_units(coordinate.attrs)
-    values = np.sort(np.frombuffer(coordinate.values or b"", coordinate.dtype))
-    return [] if units is None else list(told(values, units))
+    return [] if units is None else list(told(np.sort(numbers(coordinate)), units))
+
+
+def numbers(coordinate: Array) -> Any:
+    """The values of an inline coordinate, scaled as CF has it."""
+    values = np.frombuffer(coordinate.values or b"", coordinate.dtype)
+    scale, offset = (coordinate.attrs.get(k) for k in ("scale_factor", "add_offset"))
+    if scale is None and offset is None:
+        return values
+    return values * float(scale or 1) + float(offset or 0)
 
 
 def steps(view: View, array: str) -> list[cftime.datetime]:
