@@ -18,6 +18,7 @@ import tifffile
 from h5py import h5d, h5p, h5s, h5t
 
 from granules import compact, oisst, pipeline
+from gribs import message, ramp
 from tally import line, pool
 from test_plan import START
 
@@ -94,6 +95,14 @@ def image(path: Path) -> None:
     )
 
 
+def forecasts(path: Path) -> None:
+    """Two steps of two levels of a variable, one of them missing, and one of another."""
+    t = {"shortName": "t"}
+    cells = ((6, 500), (6, 850), (12, 500))
+    made = [message(ramp(i), {**t, "step": s, "level": v}) for i, (s, v) in enumerate(cells)]
+    path.write_bytes(b"".join([*made, message(ramp(9), {"shortName": "u", "step": 12})]))
+
+
 ODD = {"tab\\tand\\nbreak.nc", "lat\\udce9in/v.nc"}
 """names that no form can publish, as the TSV has them"""
 WRITERS: dict[str, Callable[[Path], object]] = {
@@ -102,6 +111,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "deep/down/classic": classic,
     "undefined.h5": undefined,
     "image.tif": image,
+    "forecasts.grib2": forecasts,
 }
 
 
@@ -145,6 +155,16 @@ def test_whole_files_are_verified_through_every_form(census: dict[str, dict[str,
         forms = dict(part.split("=") for part in census[name]["forms"].split())
         assert set(forms) == {"icechunk", "kerchunk", "parquet", "sqlite", "vrt"}
     assert census["image.tif"]["arrays"] == "2"
+
+
+def test_grib_is_verified_through_the_forms_that_hold_it(
+    census: dict[str, dict[str, str]],
+) -> None:
+    found = census["forecasts.grib2"]
+    assert (found["outcome"], found["arrays"], found["verified"]) == ("verified", "7", "7"), found
+    assert found["bytes"] == found["bytes_verified"]
+    forms = dict(part.split("=") for part in found["forms"].split())
+    assert int(forms["icechunk"]) == int(forms["sqlite"]) == int(forms["vrt"]) + 2
 
 
 def test_an_array_that_cannot_be_had_is_refused_by_name_and_the_rest_verified(

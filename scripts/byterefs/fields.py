@@ -38,8 +38,10 @@ class Field(NamedTuple):
 
     order: int
     """its place in the file"""
-    names: frozenset[str]
-    """what an array of it is called: with its level, or without"""
+    names: tuple[str, ...]
+    """what an array of it is called: without its level, and with it where it has one"""
+    nbytes: int
+    """of its message"""
     level_type: str
     place: Mapping[str, float]
     """axis -> its coordinate: seconds, hours, members, level"""
@@ -128,6 +130,36 @@ def opened(source: str) -> Iterator[BinaryIO]:
         yield copy
 
 
+def several(known: Sequence[Field]) -> frozenset[str]:
+    """The arrays of a file whose fields lie at more than one level, by their name without it."""
+    levels: dict[str, set[float]] = {}
+    for f in known:
+        levels.setdefault(f.names[0], set()).add(f.place[f.level_type])
+    return frozenset(name for name, there in levels.items() if len(there) > 1)
+
+
+def steps(known: Sequence[Field], axis: str) -> NDArray[Any]:
+    """The coordinates that fields have along an axis: from low to high, pressures from high to low.
+
+    Of a type of level those of the arrays that lie at several.
+    """
+    some = known if axis in WHEN else [f for f in known if f.names[0] in several(known)]
+    there = sorted({f.place[axis] for f in some if axis in f.place})
+    return np.array(there[::-1] if axis.startswith("isobaric") else there)
+
+
+def spanned(known: Sequence[Field], lead: int, name: str) -> dict[str, NDArray[Any]] | str:
+    """The ``lead`` axes of an array of a whole file and their coordinates: what varies in the file."""
+    found = {a: v for a in ("time", "step", "number") if len(v := steps(known, a)) > 1}
+    level = next((f.level_type for f in known if f.names[0] == name), "")
+    levelled = name in several(known)
+    if len(found) + levelled == lead - 1:
+        found.setdefault("number", steps(known, "number"))  # one member is an axis too
+    if levelled:
+        found[level] = steps(known, level)
+    return found if len(found) == lead else f"{len(found)} axes vary in the file, not {lead}"
+
+
 def handles(source: str) -> Iterator[Any]:
     """EcCodes' handle of each field of a file, those of one message too."""
     ec = grib.eccodes()
@@ -184,7 +216,7 @@ def field(index: int, handle: Any, grids: dict[tuple[str, ...], list[str]]) -> F
         "number": get("number", int) or 0,
         kind: level,
     }
-    return Field(index, frozenset(spelled), kind, place)
+    return Field(index, tuple(spelled), get("totalLength", int), kind, place)
 
 
 def variable_of(get: Any) -> str:
@@ -246,12 +278,12 @@ def shape(handle: Any, count: int) -> tuple[int, ...]:
 
 
 def axis(handle: Any, key: str) -> NDArray[Any] | str:
-    """Latitude or longitude along a geographic grid."""
+    """Latitude or longitude: along a geographic grid, of each point of another one."""
     ec = grib.eccodes()
     kind = ec.codes_get(handle, "gridType", str)
-    if kind not in ("regular_ll", "regular_gg"):
-        return f"a grid of type {kind} has no {key} axis"
     points = ec.codes_get_array(handle, f"{key}s")
     plane = points.reshape(shape(handle, len(points)))
+    if kind not in ("regular_ll", "regular_gg"):
+        return np.asarray(plane)
     rows = (key == "latitude") != bool(ec.codes_get(handle, "jPointsAreConsecutive", int))
     return np.ascontiguousarray(plane[:, 0] if rows else plane[0])

@@ -18,7 +18,7 @@ import tifffile
 from numpy.typing import NDArray
 from osgeo import gdal
 
-from byterefs import oracle
+from byterefs import fields, oracle
 from byterefs.pixels import Pixels
 
 NOT_COORDINATE = "_nc4_non_coord_"
@@ -302,13 +302,72 @@ class ByTifffile:
         return alike(pixels[window(start, count)], dtype, count)
 
 
-KNOWN: tuple[type[Reader], ...] = (ByNetCDF, ByH5py, ByGDAL, ByTifffile)
+class ByEcCodes:
+    """GRIB by ecCodes from the file: fields by their keys, whatever our records say of bytes."""
+
+    name: ClassVar[str] = "ecCodes"
+
+    def __init__(self, path: str) -> None:
+        known = fields.fields(path)
+        if isinstance(known, str):
+            raise Cannot(known)
+        self.path, self.known, self.fields = path, known, fields.Fields()
+
+    def arrays(self) -> dict[str, Listed]:
+        """Every variable, type and step of level: by its one level, or by none where there are several."""
+        found: dict[str, Listed] = {}
+        for first in self.known:
+            mine = [f for f in self.known if f.names[0] == first.names[0]]
+            one = len({f.place[f.level_type] for f in mine}) == 1
+            size = sum(f.nbytes for f in mine)
+            found[first.names[-1 if one else 0]] = Listed((), size)
+        return found
+
+    def read(
+        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+    ) -> NDArray[Any]:
+        """A window of a variable, or of the coordinates that ecCodes has."""
+        wanted = np.dtype(dtype).newbyteorder("=")
+        if not any(array in f.names for f in self.known):
+            return alike(self.coordinate(array, wanted)[window(start, count)], dtype, count)
+        plane = len(fields.values(self.path, self.mine(array).order, "values").shape)  # type: ignore[union-attr]
+        axes = fields.spanned(self.known, len(count) - plane, array)
+        if isinstance(axes, str):
+            raise Cannot(axes)
+        at = {d: v[s : s + n] for (d, v), s, n in zip(axes.items(), start, count, strict=False)}
+        found = self.fields.read(self.path, array, start, count, wanted, at)
+        if isinstance(found, str):
+            raise Cannot(found)
+        return found
+
+    def mine(self, array: str) -> fields.Field:
+        """The first field of an array."""
+        return next(f for f in self.known if array in f.names)
+
+    def coordinate(self, name: str, wanted: np.dtype[Any]) -> NDArray[Any]:
+        """Times, steps, members, levels, latitudes or longitudes of the whole file."""
+        if name in fields.GRID:
+            found = self.fields.axis(self.path, name)
+            if isinstance(found, str):
+                raise Cannot(found)
+            return found.astype(wanted)
+        if name == "valid_time":
+            times, hours = (fields.steps(self.known, axis) for axis in ("time", "step"))
+            return np.asarray(np.squeeze(np.add.outer(times, hours * 3600)), wanted)
+        there = fields.steps(self.known, name)
+        if not len(there):
+            raise Cannot("ecCodes has no such coordinate")
+        return there.astype(wanted)
+
+
+KNOWN: tuple[type[Reader], ...] = (ByNetCDF, ByH5py, ByGDAL, ByTifffile, ByEcCodes)
 READERS = {reader.name: reader for reader in KNOWN}
 BY_FORMAT = {
     "hdf5": ("netCDF4", "GDAL", "h5py"),
     "dmrpp": ("netCDF4", "GDAL", "h5py"),
     "netcdf3": ("netCDF4", "GDAL"),
     "tiff": ("GDAL", "tifffile"),
+    "grib": ("ecCodes",),
 }
 """format -> the libraries that are asked, in this order"""
 ANY = ("h5py", "netCDF4", "GDAL")
