@@ -94,10 +94,12 @@ def coverage(array: Array) -> dict[str, bool | str]:
     """Which readers decode the array from this form; EmitError if none can."""
     refuse_codec(array, FORM)
     zarr3_array(array)
-    foreign = array.storage == "referenced" and pipeline(array.codec)
+    lost = sorted(
+        {str(c["id"]) for c in pipeline(array.codec)} if array.storage == "referenced" else ()
+    )
     return {
         "xarray": True,
-        "gdal": "its Zarr v3 reader has no numcodecs.* codecs" if foreign else True,
+        "gdal": f"its Zarr v3 reader has no decoder for {', '.join(lost)}" if lost else True,
         "duckdb": "it does not read Icechunk",
         "r": "it does not read Icechunk",
     }
