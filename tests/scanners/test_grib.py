@@ -146,6 +146,31 @@ def test_every_packing_decodes_to_what_eccodes_gives(tmp_path: Path, sample: str
     assert decoders == {grib.GRIBBERISH, grib.ECCODES}
 
 
+@pytest.mark.parametrize(
+    "case", ["a constant field with missing points", "floats", "a reduced grid"]
+)
+def test_what_gribberish_gets_wrong_in_edition_1_is_left_to_eccodes(
+    tmp_path: Path, case: str
+) -> None:
+    import gribberish
+
+    if case == "a reduced grid":
+        made = message(ramp(1, (6114,)), T, "reduced_gg_pl_32_grib1")
+    else:
+        values = np.full(SHAPE, 273.15) if case.startswith("a constant") else ramp(1)
+        values = values.copy()
+        values[0, :2] = np.nan if case.startswith("a constant") else values[0, :2]
+        packing = {} if case.startswith("a constant") else {"packingType": "grid_ieee"}
+        made = message(values, {**T, **packing}, "regular_ll_pl_grib1")
+    theirs = np.asarray(gribberish.parse_grib_array(made, 0)).ravel()
+    expected = truth(made)
+    assert not np.array_equal(theirs.astype("<f4"), expected, equal_nan=True)
+    path = file(tmp_path / "one.grib", made)
+    item = data(path)
+    assert item.meta.codec["compressor"]["id"] == grib.ECCODES
+    np.testing.assert_array_equal(assembled(path, item).ravel(), expected)
+
+
 @pytest.mark.parametrize("flags", [0, 64, 128, 192, 32, 96])
 def test_axes_run_as_the_scanning_mode_says(tmp_path: Path, flags: int) -> None:
     keys = {

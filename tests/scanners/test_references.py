@@ -372,6 +372,28 @@ def test_a_format_that_no_scanner_knows_is_read_by_the_references_own_metadata(
         imported(file, refs)
 
 
+def test_a_coordinate_that_lies_in_another_file_comes_by_value(tmp_path: Path) -> None:
+    steps = [np.arange(6, dtype="<f4").reshape(1, 6) + 10 * i for i in range(2)]
+    lon = np.linspace(0, 50, 6)
+    refs: dict[str, Any] = {".zgroup": {"zarr_format": 2}}
+    for name, shape, chunks, dims in (("v", (2, 6), (1, 6), ["time", "x"]), ("lon", (6,), (6,), ["x"]), ("time", (2,), (1,), ["time"])):  # fmt: skip
+        refs[f"{name}/.zarray"] = json.loads(zarray(shape, chunks, "<f4" if name == "v" else "<f8"))
+        refs[f"{name}/.zattrs"] = {"_ARRAY_DIMENSIONS": dims, **({"coordinates": "lon"} if name == "v" else {})}  # fmt: skip
+    for i, values in enumerate(steps):
+        raw = [values.tobytes(), np.array([i * 24.0]).tobytes(), lon.tobytes()]
+        (tmp_path / f"{i}.bin").write_bytes(b"".join(raw))
+        refs[f"v/{i}.0"] = [f"s3://a/{i}.bin", 0, 24]
+        refs[f"time/{i}"] = [f"s3://a/{i}.bin", 24, 8]
+    refs["lon/0"] = ["s3://a/0.bin", 32, 48]
+    path = written(tmp_path / "refs.json", refs)
+    for i, values in enumerate(steps):
+        source = tmp_path / f"{i}.bin"
+        found = imported(source, path, rename={"s3://a": str(tmp_path)}, arrays=("v",)).arrays
+        np.testing.assert_array_equal(assembled(source, found["v"]), values)
+        assert by_value(found["lon"]).tolist() == lon.tolist()
+        assert by_value(found["time"]).tolist() == [i * 24.0]
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
