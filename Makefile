@@ -6,7 +6,7 @@ export HDF5_USE_FILE_LOCKING := FALSE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve run daily consistency test slurm-test conformance soak census lint format page-bundle lock clean bench-oisst
+.PHONY: help setup demo serve run daily consistency test slurm-test conformance soak census lint format page-bundle lock clean bench-oisst bench-reader
 
 help: ## the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ bench-oisst: setup ## OISST at full length: first build, no-op, one new day (ben
 
 census: setup ## every data file below DATA through every form, against an oracle; a line each in OUT
 	@$(PY) scripts/census.py --data $(DATA) --out $(OUT) $(ARGS)
+
+bench-reader: setup ## the table reader against GDAL on the VRT, over HTTP with latency (bench/README.md)
+	@$(PY) -W ignore bench/reader.py $(ARGS)
 
 lint: setup ## ruff, snakefmt, mypy, snakemake --lint
 	@$(PY) -m ruff check .

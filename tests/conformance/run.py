@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ def main(out: Path, install: Sequence[str] = ()) -> list[Report]:
         installed(what)
     with serving.web(out) as server:
         make.main(out, server.url)
-        found = [python(out, *runner) for runner in PYTHON]
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(lambda runner: python(out, *runner), PYTHON))
         found += [r(out, script) for script in R_LIBRARIES if has(script)]
         if has("node"):
             with bundle() as script:

@@ -237,6 +237,18 @@ def test_a_remote_source_of_another_size_or_etag_is_an_error_and_never_fill(tmp_
                 byterefs.read(sst, (1,))
 
 
+def test_a_table_and_sources_in_a_bucket_are_read_by_range(tmp_path, s3_environment):
+    archive = Archive(tmp_path / "a", days=2)
+    archive.publish(public="s3://reader/a")
+    s3_environment.bucket("reader")
+    s3_environment.put_tree("reader", tmp_path / "a", "a/")
+    for form in FORMS:
+        with byterefs.open(f"s3://reader/a/{FORMS[form]}", target="public") as store:
+            sst = zarr.open_group(store, mode="r")["sst"]
+            np.testing.assert_array_equal(sst[1, 2:7], archive.values["sst"][1, 2:7])
+            np.testing.assert_array_equal(byterefs.read(store.array("sst")), archive.values["sst"])
+
+
 def test_an_array_that_zarr_cannot_decode_is_refused_by_name_and_can_be_dropped(tmp_path):
     import h5py
 

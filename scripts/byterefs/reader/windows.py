@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,8 +27,8 @@ DECODED = 256 << 20
 """bytes of decoded chunks that stay in memory"""
 AT_ONCE = 128 << 20
 """bytes of decoded chunks that one step of a read works on"""
-DECODERS = 4
-"""threads that decode"""
+DECODERS = min(8, os.cpu_count() or 1)
+"""threads that decode: most codecs let go of Python's lock"""
 
 Values = NDArray[Any]
 Window = tuple[slice | int, ...]
@@ -174,16 +175,21 @@ class NativeArray:
             values = np.frombuffer(self.table.values(self.name), self.dtype)
             return dict.fromkeys(keys, values.reshape(self.shape))
         refs = self.table.at(self.name, keys)
-        encoded = self._fetcher.fetch(list(refs.values()))
+        encoded = list(zip(refs, self._fetcher.fetch(list(refs.values())), strict=True))
+        shares = [encoded[i::DECODERS] for i in range(DECODERS) if encoded[i::DECODERS]]
         with ThreadPoolExecutor(DECODERS) as pool:
-            decoded = pool.map(self._decode, refs, encoded)
-            return {**dict.fromkeys(keys), **dict(zip(refs, decoded, strict=True))}
+            decoded = [item for share in pool.map(self._decode, shares) for item in share]
+        return {**dict.fromkeys(keys), **dict(decoded)}
 
-    def _decode(self, key: Key, data: bytes) -> Values:
-        try:
-            return decode(self.meta.codec, data, self.meta.dtype, self.meta.chunks)
-        except ByteRefsError as error:
-            raise ByteRefsError(f"{self.name}, chunk {list(key)}: {error}") from error
+    def _decode(self, share: Sequence[tuple[Key, bytes]]) -> list[tuple[Key, Values]]:
+        found = []
+        for key, data in share:
+            try:
+                values = decode(self.meta.codec, data, self.meta.dtype, self.meta.chunks)
+            except ByteRefsError as error:
+                raise ByteRefsError(f"{self.name}, chunk {list(key)}: {error}") from error
+            found.append((key, values))
+        return found
 
 
 def edges(part: slice | int, n: int) -> tuple[int, int]:
