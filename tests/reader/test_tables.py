@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 import byterefs
+import synthetic
+from byterefs import emitters
 from byterefs.errors import RangeError, RemapError, StoreError
+from byterefs.reader import sqlite, states, table
 from reading import FORMS, Archive
 from serving import no_ranges, page, web
 
@@ -163,6 +168,60 @@ def test_a_server_that_fails_in_the_middle_of_a_query_is_named_and_not_taken_for
             server.faults["*"] = page
             with pytest.raises(RangeError, match=r"store.sqlite.*web page"):
                 byterefs.read(store.array("sst"), (39,))
+
+
+def test_references_in_parts_are_found_and_opening_reads_little_of_them(tmp_path):
+    """360,000 references: one Parquet file per day, and one SQLite file of more than ten megabytes."""
+    scans = [synthetic.scan(day, (300, 400)) for day in range(3)]
+    with synthetic.table(tmp_path, scans) as view:
+        for form, options in (("sqlite", {}), ("parquet", {"partition": 100_000})):
+            emitters.load(form).emit(
+                view, tmp_path / form, target="access", options=options, state={}
+            )
+    assert len(list(tmp_path.glob("parquet/refs_v/part-*.parquet"))) == 3
+    assert (tmp_path / "sqlite/store.sqlite").stat().st_size > 10_000_000
+    with web(tmp_path) as server:
+        for form in FORMS:
+            server.forget()
+            with byterefs.open(f"{server.url}/{FORMS[form]}") as store:
+                assert server.sent < 200_000
+                found = store.table.find("v", [range(3), range(5, 6), range(7, 9)])
+                assert [(ref.key, ref.offset) for ref in found] == [
+                    ((day, 5, x), synthetic.BASE + 1000 * day + 2 * (5 * 400 + x))
+                    for day in range(3)
+                    for x in (7, 8)
+                ]
+                assert {ref.source.source for ref in found} == {
+                    f"/data/day000{day}.nc" for day in range(3)
+                }
+                keys = [(2, 299, 399), (0, 0, 0), (1, 7, 7), (1, 7, 8)]
+                assert set(store.table.at("v", keys)) == set(keys)
+
+
+def test_a_large_coordinate_is_not_read_when_a_table_is_opened(tmp_path):
+    archive = Archive(tmp_path / "a", days=1)
+    archive.publish()
+    store = tmp_path / "a/sqlite/store.sqlite"
+    values = np.zeros((2000, 500), "<f8")
+    with closing(sqlite3.connect(store)) as con:
+        con.execute(
+            "INSERT INTO arrays (array, kind, storage, dims, shape, chunks, dtype, fill, codec, attrs, affine, "
+            "attr_dtypes, grid_mapping, \"values\") SELECT 'lat', kind, 'inline', '[\"j\",\"i\"]', '[2000,500]', '[2000,500]', '<f8', fill, "
+            "codec, attrs, NULL, attr_dtypes, grid_mapping, ? FROM arrays WHERE array = 'y'",
+            (values.tobytes(),),
+        )
+        con.commit()
+    with web(tmp_path) as server, byterefs.open(f"{server.url}/a/sqlite/store.sqlite") as opened:
+        assert server.sent < 400_000
+        assert opened.array("lat").shape == (2000, 500)
+        np.testing.assert_array_equal(byterefs.read(opened.array("lat")), values)
+        assert server.sent > 8_000_000
+
+
+@pytest.mark.parametrize("module", [table, sqlite, states])
+def test_the_examples_in_the_docstrings_hold(module):
+    assert doctest.testmod(module).failed == 0
+    assert doctest.testmod(module).attempted
 
 
 def test_a_store_of_another_writer_with_a_view_that_computes_its_keys_is_read(tmp_path, archive):

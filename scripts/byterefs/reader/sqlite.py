@@ -32,8 +32,12 @@ from byterefs.store import quote
 JSON = ("dims", "shape", "chunks", "codec", "attrs", "affine", "attr_dtypes", "chunk_edges")
 COLUMNS = (
     *("array", "kind", "storage", "dims", "shape", "chunks", "dtype", "fill", "codec", "attrs"),
-    *("affine", "attr_dtypes", "grid_mapping", "chunk_edges"),
+    "affine",
 )
+BEHIND = ("attr_dtypes", "grid_mapping", "chunk_edges")
+"""columns that stand behind ``values``: SQLite reads all pages of a value to get at them"""
+LARGE = 100_000
+"""bytes: values from which on only ``chunk_edges`` is worth that"""
 
 
 class SqliteTable(Table):
@@ -71,12 +75,23 @@ class SqliteTable(Table):
 
     def _arrays(self, drop: Sequence[str]) -> Iterator[dict[str, Any]]:
         there = {row[1] for row in self._rows("PRAGMA table_info(arrays)")}
-        columns = [name for name in COLUMNS if name in there]
-        for found in self._rows(f"SELECT {', '.join(map(quote, columns))} FROM arrays ORDER BY 1"):
-            row = dict(zip(columns, found, strict=True))
-            if row["array"] not in drop:
-                where = f"{self.location}, array {row['array']!r}"
-                yield row | {k: parsed(where, k, row[k]) for k in JSON if k in row}
+        listed = ", ".join(map(quote, COLUMNS))
+        statement = f'SELECT {listed}, length("values") FROM arrays ORDER BY 1'
+        for *found, size in self._rows(statement):
+            row = dict(zip(COLUMNS, found, strict=True))
+            if row["array"] in drop:
+                continue
+            # without its dtype a _FillValue is one of the array's own
+            wanted = BEHIND if (size or 0) < LARGE else BEHIND[2:]
+            row |= self._behind(row["array"], [name for name in wanted if name in there])
+            where = f"{self.location}, array {row['array']!r}"
+            yield row | {k: parsed(where, k, row[k]) for k in JSON if k in row}
+
+    def _behind(self, array: str, names: Sequence[str]) -> dict[str, Any]:
+        if not names:
+            return {}
+        statement = f"SELECT {', '.join(map(quote, names))} FROM arrays WHERE array = ?"
+        return dict(zip(names, self._rows(statement, (array,))[0], strict=True))
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._lock:

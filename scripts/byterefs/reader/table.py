@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,7 +93,7 @@ def boxes(keys: Sequence[Key]) -> list[list[range]]:
     if not keys:
         return []
     spans = [range(min(axis), max(axis) + 1) for axis in zip(*keys, strict=True)]
-    if len(list(product(*spans[:-1]))) * len(spans[-1] if spans else [0]) == len(keys):
+    if prod(len(span) for span in spans) == len(keys):
         return [spans]
     runs: list[list[range]] = []
     for key in keys:
