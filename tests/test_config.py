@@ -91,8 +91,14 @@ def test_relative_paths_become_absolute_and_keep_their_path_boundary(write, tmp_
         write(
             remap={"public": {"archive/": "https://x.org/a/", "s3://b/c/": "https://x.org/c/"}},
             sync=[{"name": "here", "target": "public", "to": "out"}],
+            scan={"references": {"path": "refs.json", "rename": {"s3://b/": "archive/"}}},
         )
     )
+    references = {
+        "path": str(tmp_path / "refs.json"),
+        "rename": {"s3://b/": f"{tmp_path}/archive/"},
+    }
+    assert dataset["scan"]["references"] == references
     assert dataset["source"]["path"] == str(tmp_path / "archive")
     assert list(dataset["remap"]["public"]) == [f"{tmp_path}/archive/", "s3://b/c/"]
     assert dataset["sync"][0]["to"] == str(tmp_path / "out")

@@ -300,6 +300,11 @@ def _absolute(dataset: dict[str, Any]) -> dict[str, Any]:
     for section, key in (("source", "path"), ("plan", "vrt")):
         if key in dataset[section]:
             dataset[section][key] = absolute(dataset[section][key])
+    references = dataset["scan"].get("references")
+    if references:
+        rename = references.get("rename") or {}
+        references["path"] = absolute(references["path"])
+        references["rename"] = {prefix: absolute(mine) for prefix, mine in rename.items()}
     dataset["remap"] = {
         target: {absolute(prefix): replacement for prefix, replacement in rules.items()}
         for target, rules in dataset["remap"].items()
