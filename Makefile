@@ -6,7 +6,7 @@ export HDF5_USE_FILE_LOCKING := FALSE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve run daily consistency test slurm-test conformance soak census lint format page-bundle lock clean bench-oisst bench-reader
+.PHONY: help setup demo serve run daily consistency test slurm-test conformance soak census lint format page-bundle lock clean bench bench-oisst bench-reader
 
 help: ## the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ conformance: setup ## one small fixture read by Python, GDAL, DuckDB, R, Node an
 
 soak: setup ## the long tests: 40 daily appends against one build
 	@$(PY) -m pytest -m soak $(ARGS)
+
+bench: setup ## every reach measured, against peers: table, bench/results.json, docs/bench.png (bench/README.md)
+	@$(PY) bench/bench.py $(ARGS)
 
 bench-oisst: setup ## OISST at full length: first build, no-op, one new day (bench/README.md)
 	@$(PY) bench/oisst.py $(ARGS)
