@@ -269,14 +269,15 @@ def sign(
     dims = set(sizes) | ({concat.dim} if concat else set())
     out: dict[str, list[tuple[str, Signature]]] = {}
     cache: dict[tuple[str, bool, Units | None, str | None], Signature] = {}
+    # units are converted along the concat axis only; a scalar that counts from another day differs
+    lies_along = {m: not dims.isdisjoint(meta.dims) for m, meta in physical.metas.items()}
     for name in sorted({a for s in order for a in physical.have[s]}):
         inline = by_value(physical, order, name, roles, sizes)
         for source in order:
-            if name not in physical.have[source]:
+            have = physical.have[source].get(name)
+            if have is None:
                 continue
-            have = physical.have[source][name]
-            # units are converted along the concat axis only; a scalar that counts from another day differs
-            along = not dims.isdisjoint(physical.metas[have.meta].dims)
+            along = lies_along[have.meta]
             units = roles.units(physical, source, name) if along else None
             static = None if along or concat is None else have.digest
             key = (have.meta, inline, units, static)

@@ -93,6 +93,8 @@ CREATE TABLE placements (
     position INTEGER NOT NULL      -- order of the array's placements by dest
 );
 CREATE INDEX placements_array ON placements ("array", position);
+-- A rescan drops the placements of its source.
+CREATE INDEX placements_source ON placements (source_id);
 
 CREATE TABLE remap (
     target TEXT NOT NULL,

@@ -136,8 +136,12 @@ class Work:
     """old slots that were compared again"""
 
     def seed_of(self, array: str) -> int:
-        """The seed of the draws from one array: the same for the same content."""
-        return int(digest([self.seed, self.form, array])[:16], 16)
+        """The seed of the draws from one array: the same for the same content.
+
+        Arrays of as many slabs have one seed, so that a source which is opened for one serves all.
+        """
+        slabs = len(self.view.arrays[array].placements)
+        return int(digest([self.seed, self.form, slabs])[:16], 16)
 
 
 def verify(

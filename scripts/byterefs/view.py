@@ -32,6 +32,8 @@ from byterefs.rows import rows
 from byterefs.slabs import Slabs
 from byterefs.store import opened
 
+NO_ROWS = Refs(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
+
 
 class View:
     """A dataset as its table says it is: sources, arrays, coordinates, and rows on demand."""
@@ -44,6 +46,7 @@ class View:
         self._index = ChunkIndex(con)
         self._fragments: dict[str, list[Fragment]] = {}
         self._columns: dict[str, Slabs] = {}
+        self._rows = (("", 0, 0), NO_ROWS)
         self.left_out: Mapping[str, str] = {}
         """array -> why this view is without it"""
         self.with_across = False
@@ -298,10 +301,14 @@ class View:
 
     def refs(self, array: str, start: int = 0, stop: int | None = None) -> Refs:
         """Rows of ``refs_<array>`` for ``dim_0`` chunk keys ``[start, stop)``, in C order."""
-        grid = self.grid(array)
-        stop = grid[0] if stop is None else stop
-        chunks = self.arrays[array].chunks
-        return rows(self._index, self._slabs(array), self.index, chunks, grid, start, stop)
+        stop = self.grid(array)[0] if stop is None else stop
+        if self._rows[0] != (array, start, stop):
+            self._rows = (array, start, stop), self._made(array, start, stop)
+        return self._rows[1]
+
+    def _made(self, array: str, start: int, stop: int) -> Refs:
+        slabs, chunks = self._slabs(array), self.arrays[array].chunks
+        return rows(self._index, slabs, self.index, chunks, self.grid(array), start, stop)
 
     def _slabs(self, array: str) -> Slabs:
         if array not in self._columns:
@@ -318,10 +325,10 @@ class View:
     def _ranges(self) -> Mapping[tuple[str, str], str]:
         """(source, source array) -> digest of where its chunks lie."""
         found = self._con.execute(
-            "SELECT source, array, chunks FROM byterefs_arrays JOIN sources USING (source_id) "
-            "WHERE chunks IS NOT NULL"
+            "SELECT source_id, array, chunks FROM byterefs_arrays WHERE chunks IS NOT NULL"
         )
-        return {(source, array): chunks for source, array, chunks in found}
+        names = dict(self._con.execute("SELECT source_id, source FROM sources"))
+        return {(names[source_id], array): chunks for source_id, array, chunks in found}
 
 
 def top_folder(source: str) -> str:

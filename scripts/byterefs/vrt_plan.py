@@ -101,14 +101,16 @@ def placement(
     s: ET.Element, array: str, base: str, name: str, shape: Key, dims: Sequence[str]
 ) -> Placement:
     """A ``Source`` as a placement. Raises PlanError for a step other than 1."""
-    file, band = s.find("SourceFilename"), s.findtext("SourceBand")
-    inner = s.findtext("SourceArray") if band is None else array
+    parts = {c.tag: c for c in s}
+    said = {tag: c.text or "" for tag, c in parts.items()}
+    file, band = parts.get("SourceFilename"), said.get("SourceBand")
+    inner = said.get("SourceArray") if band is None else array
     if file is None or not file.text or inner is None:
         raise PlanError(f"{name}: a <Source> of array {array!r} names no file or no array")
-    turned = numbers(s.findtext("SourceTranspose") or "")
+    turned = numbers(said.get("SourceTranspose", ""))
     axes = [n for n in turned if n >= 0]  # -1 is a new axis, which a band's slab is given
     allowed = SOURCE_PARTS | (set() if band is None or axes != sorted(axes) else BAND_PARTS)
-    odd = sorted({c.tag for c in s} - allowed)
+    odd = sorted(parts.keys() - allowed)
     if odd:
         raise PlanError(
             f"{name}: array {array!r} reads {file.text} through <{'>, <'.join(odd)}>, and chunks can be referenced only "
@@ -116,10 +118,10 @@ def placement(
         )
     source = raster.without_directory(file.text)
     # gdal mdim mosaic 3.13 writes relativetoVRT, its documentation relativeToVRT; GDAL reads both
-    if {k.lower(): v for k, v in file.attrib.items()}.get("relativetovrt") == "1":
+    if file.attrib and {k.lower(): v for k, v in file.attrib.items()}.get("relativetovrt") == "1":
         source = str(Path(base).absolute() / source)
         source = str(PurePosixPath(*resolve(PurePosixPath(source).parts)))
-    slab, dest = s.find("SourceSlab"), s.find("DestSlab")
+    slab, dest = parts.get("SourceSlab"), parts.get("DestSlab")
     zero = (0,) * len(shape)
     offset = ints(slab, "offset") or zero
     step = ints(slab, "step")
