@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -279,3 +281,27 @@ def test_a_source_that_was_set_aside_is_pending_again_once_errors_fail(tmp_path:
     for on_error, batches in (("skip", 0), ("fail", 1)):
         held = discover.known_sources(path, on_error)
         assert len(discover.pending(now, held, make(tmp_path))[0]) == batches
+
+
+def test_a_source_whose_coarse_mtime_was_fresh_is_asked_for_once_more(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, first = tmp_path / "results", archive / days(1)[0]
+    at = int(time.time()) * 10**9
+    for name in days(3):  # a file system without fractions of seconds
+        os.utime(archive / name, ns=(at - 10**10, at - 10**10))
+    os.utime(first, ns=(at, at))
+    discover.refresh(make(archive), results)
+    path = results / "discover/listing.json"
+    assert json.loads(path.read_text())["fresh"] == [str(first)]
+    # the same size and the same second: nothing that a listing tells has changed
+    first.write_bytes(b"y")
+    os.utime(first, ns=(at, at))
+    later = time.time_ns() + discover.SETTLED
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    assert discover.refresh(make(archive), results)
+    now = json.loads(path.read_text())
+    held = {s: (*stat, now["version"]) for s, stat in now["sources"].items()}
+    batches, _ = discover.pending(now, held, make(archive))
+    assert list(batches.values()) == [[str(first)]]
+    assert not discover.refresh(make(archive), results)

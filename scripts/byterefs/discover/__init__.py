@@ -16,7 +16,8 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -28,6 +29,8 @@ from byterefs.scanners import SCAN_VERSION
 
 log = logging.getLogger(__name__)
 
+SETTLED = 3 * 10**9
+"""nanoseconds after which an mtime of whole seconds can be of one version only; FAT counts by two"""
 NAMES = ("local", "listing", "http", "s3", "thredds", "stac", "cmr")
 """The providers, as the schema of a dataset config has them."""
 
@@ -66,13 +69,27 @@ def listed(config: Mapping[str, Any]) -> dict[str, Any]:
     except DiscoverError as error:
         return {"refused": str(error)}
     told = {"told": True} if getattr(provider, "TOLD", False) else {}
-    return {"version": scan_version(config), "sources": rows, **told}
+    fresh = {"fresh": found} if (found := unsettled(rows, time.time_ns())) else {}
+    return {"version": scan_version(config), "sources": rows, **told, **fresh}
+
+
+def unsettled(rows: Mapping[str, Sequence[Any]], now: int) -> list[str]:
+    """Sources that may change again and keep size and mtime: no ETag, and an mtime of whole seconds just past.
+
+    NFS and FAT may tell no fractions, and a server's clock may run ahead of ours; ``now`` is in nanoseconds.
+    """
+    return [
+        source
+        for source, (_, mtime_ns, etag) in rows.items()
+        if etag is None and mtime_ns and mtime_ns % 10**9 == 0 and now - mtime_ns < SETTLED
+    ]
 
 
 def refresh(config: Mapping[str, Any], results: Path, *, allow_removal: bool = False) -> bool:
     """List the archive into ``results/discover/listing.json``, only if it changed; True if it did.
 
-    ``results`` is the folder of the dataset. A refusal is written too: the job `discover` reports
+    A source whose mtime was too fresh to tell two versions apart is asked for again by the next listing,
+    once. ``results`` is the folder of the dataset. A refusal is written too: the job `discover` reports
     it, so that `--lint` and `--unlock` work while an archive is not mounted. A permission to lose
     sources is part of the listing that it was given for, and asks for no job by itself later on.
     """
@@ -80,11 +97,13 @@ def refresh(config: Mapping[str, Any], results: Path, *, allow_removal: bool = F
     forget_lost_store(results)
     old = json.loads(path.read_text()) if path.exists() else {}
     permitted = old.pop("allow_removal", False)
+    old.pop("again", None)
     new = listed(config)
     if new == old and (permitted or not allow_removal):
         return False
     with files.replacing(path) as part:
-        part.write_text(files.canonical({**new, "allow_removal": allow_removal}) + "\n")
+        asked = {"allow_removal": allow_removal, "again": old.get("fresh", [])}
+        part.write_text(files.canonical({**new, **asked}) + "\n")
     return True
 
 
@@ -166,7 +185,10 @@ def pending(
     removed = sorted(known.keys() - now["sources"].keys())
     if not allow_removal:
         _guard(_lost(removed, now["sources"], config), len(known), config)
-    todo = [s for s in sources if not _same(s, known.get(s.source), now["version"])]
+    again = set(now.get("again", ()))
+    todo = [
+        s for s in sources if s.source in again or not _same(s, known.get(s.source), now["version"])
+    ]
     batches = {
         files.digest([now["version"], *part])[:16]: [s.source for s in part]
         for part in batched(todo, config["scan"]["batch"])
