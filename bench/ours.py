@@ -14,12 +14,10 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import bran
 import measuring  # noqa: F401  finds byterefs
 
-from byterefs import emitters, scanners, stages, store
+from byterefs import scanners, store
 from byterefs.model import Source
-from byterefs.view import View
 
 
 def scan(path: str) -> Any:
@@ -53,6 +51,12 @@ def stage(sources: Sequence[str], out: Path) -> dict[str, float]:
 
 def write_kerchunk(rows: int, out: Path) -> dict[str, float]:
     """Our kerchunk writer alone, on about ``rows`` references in one array, view and all."""
+    # here, so that a scan is measured in a process that has imported what a scan job imports
+    import bran
+
+    from byterefs import emitters, stages
+    from byterefs.view import View
+
     shutil.rmtree(out, ignore_errors=True)
     months, days = 0, 0
     while days < rows // bran.PER_DAY:
