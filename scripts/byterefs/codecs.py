@@ -272,10 +272,13 @@ def fill_text(value: np.generic | None) -> str | None:
     """A fill value as text that :func:`fill_value` turns back into the same bits.
 
     Integers exactly, floats with as many digits as they need, ``NaN``, ``Infinity``, ``-Infinity``;
-    a NaN with a payload or sign as its bits, ``0x7fc00001``; byte strings as latin-1.
+    a NaN with a payload or sign as its bits, ``0x7fc00001``, and so are elements that are bytes;
+    byte strings as latin-1.
     """
     if value is None:
         return None
+    if isinstance(value, np.void):
+        return "0x" + value.tobytes().hex()
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, np.floating) and np.isinf(value):
@@ -295,6 +298,8 @@ def fill_value(text: str | None, dtype: str) -> np.generic | None:
 def _parse(text: str, dtype: np.dtype[Any]) -> np.generic:
     if dtype.kind == "S":
         return _scalar(text.encode("latin-1"), dtype)
+    if dtype.kind == "V":
+        return _scalar(np.frombuffer(bytes.fromhex(text.removeprefix("0x")), dtype)[0], dtype)
     if text.startswith("0x"):
         return _scalar(np.frombuffer(bytes.fromhex(text[2:]), dtype.newbyteorder(">"))[0], dtype)
     if dtype.kind in "iu":

@@ -57,6 +57,11 @@ def one(item: Any, kind: np.dtype[Any]) -> Any:
     """One number or text: ``"NaN"``, base64 of bytes (Zarr) or of a double (xarray) as what they mean."""
     if kind.kind == "S":
         return text_bytes(item, kind)
+    if kind.kind == "V" and isinstance(item, str):
+        raw = base64.b64decode(item) if not item.startswith("0x") else bytes.fromhex(item[2:])
+        return np.frombuffer(raw, kind)[0]
+    if isinstance(item, np.void):
+        return item
     if isinstance(item, bytes):
         return np.frombuffer(item, kind)[0] if len(item) == kind.itemsize else item
     if isinstance(item, str) and kind.kind in "fc" and is_double(item):

@@ -86,7 +86,7 @@ def json_fill(value: np.generic, dtype: str) -> Any:
 
     Bytes are as many as ``dtype`` has: numpy's scalars drop trailing NULs.
     """
-    if isinstance(value, bytes):
+    if isinstance(value, bytes | np.void):
         return base64.b64encode(np.asarray(value, dtype).tobytes()).decode()
     if isinstance(value, np.complexfloating):
         return [json_fill(value.real, dtype), json_fill(value.imag, dtype)]

@@ -36,6 +36,8 @@ def take(data: Path, out: Path, *, seconds: float, cores: int, console: Console)
             skipped += 1
         else:
             lines.append(found)
+        if done % 50 == 0:
+            line.save(lines, out)
         if console.is_terminal:
             console.print(f"{done}/{len(jobs)}", end="\r")
     line.save(lines, out)

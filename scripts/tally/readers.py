@@ -75,7 +75,7 @@ def alike(values: NDArray[Any], dtype: str, count: Sequence[int]) -> NDArray[Any
     if values.dtype.itemsize != wanted.itemsize:
         raise Cannot(f"it reads {values.dtype.str} where the table has {dtype}")
     same_bits = wanted.itemsize == 1 or values.dtype.kind == wanted.kind
-    if not same_bits and wanted.kind != "V":
+    if not same_bits:
         raise Cannot(f"it reads {values.dtype.str} where the table has {dtype}")
     native = values.astype(values.dtype.newbyteorder("="), order="C")
     return np.frombuffer(native.tobytes(), wanted).reshape(values.shape)
@@ -128,7 +128,24 @@ class ByH5py:
         """A window as h5py's high-level interface reads it."""
         if array not in self.found:
             raise Cannot("it has no such dataset")
+        if np.dtype(dtype).kind == "V":
+            return self._bytes(self.found[array], start, count, dtype)
         return alike(np.asarray(self.found[array][window(start, count)]), dtype, count)
+
+    def _bytes(
+        self, found: h5py.Dataset, start: Sequence[int], count: Sequence[int], dtype: str
+    ) -> NDArray[Any]:
+        """Elements as the file has them, padding included."""
+        tid = found.id.get_type()
+        if tid.get_size() != np.dtype(dtype).itemsize:
+            raise Cannot(f"its elements have {tid.get_size()} bytes")
+        out = np.zeros(tuple(count), dtype)
+        space = found.id.get_space()
+        if count:
+            space.select_hyperslab(tuple(start), tuple(count))
+        memory = h5py.h5s.create_simple(tuple(count)) if count else h5py.h5s.create(h5py.h5s.SCALAR)
+        found.id.read(memory, space, out, mtype=tid)
+        return out
 
     def raw(self, array: str, offset: Sequence[int]) -> bytes:
         """The stored bytes of the chunk that starts at an element."""

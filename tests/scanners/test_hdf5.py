@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -340,11 +341,10 @@ def test_data_that_lies_in_another_file_is_refused_unless_it_is_not_wanted(
 @pytest.mark.parametrize(
     ("dtype", "word"),
     [
-        (np.dtype([("a", "<i4"), ("b", "<f4")]), "compound"),
+        (np.dtype([("a", "<i4"), ("b", h5py.string_dtype())]), "variable-length"),
+        (np.dtype([("a", "<i4"), ("b", h5py.ref_dtype)]), "reference"),
         (h5py.ref_dtype, "reference"),
         (h5py.vlen_dtype("<f4"), "variable-length"),
-        (np.dtype("V5"), "opaque"),
-        (np.dtype(("<i4", (3,))), "array"),
     ],
 )
 def test_types_that_no_form_holds_are_refused_by_name_unless_not_wanted(
@@ -356,6 +356,54 @@ def test_types_that_no_form_holds_are_refused_by_name_unless_not_wanted(
     with pytest.raises(ScanError, match=rf"odd: .*{word}.*scan\.arrays"):
         scanned(tmp_path / "t.h5")
     assert set(scanned(tmp_path / "t.h5", arrays=["plain"]).arrays) == {"plain"}
+
+
+STRUCTURES = {
+    "packed": np.dtype([("a", "<i2"), ("b", ">f8"), ("c", "S3")]),
+    "aligned": np.dtype([("a", "i1"), ("b", "<f8"), ("c", "<i2", (2, 3))], align=True),
+    "nested": np.dtype([("p", [("x", "<i2"), ("y", "<f4")]), ("q", "?")]),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.parametrize("chunks", [None, (2, 3)])
+def test_elements_of_several_fields_are_bytes_that_numpy_can_view(
+    tmp_path: Path, name: str, chunks: tuple[int, int] | None
+) -> None:
+    data = np.zeros((4, 5), STRUCTURES[name])
+    raw = data.view("u1").reshape(-1)
+    raw[:] = np.arange(raw.size) % 2
+    with h5py.File(tmp_path / "s.h5", "w") as f:
+        f.create_dataset("v", data=data, chunks=chunks, compression=chunks and "gzip")
+    item = scanned(tmp_path / "s.h5").arrays["v"]
+    assert item.meta.dtype == f"|V{data.dtype.itemsize}"
+    as_numpy = np.dtype(rebuilt(json.loads(item.meta.attrs["byterefs_fields"])))
+    found = assembled(tmp_path / "s.h5", item).view(as_numpy)
+    with h5py.File(tmp_path / "s.h5") as f:
+        np.testing.assert_array_equal(found, f["v"][()])
+
+
+def rebuilt(told: Any) -> Any:
+    """A dtype from the JSON of ``byterefs_fields``, as a reader would make it."""
+    if isinstance(told, list):
+        return np.dtype((rebuilt(told[0]), tuple(told[1])))
+    if isinstance(told, dict):
+        return np.dtype({**told, "formats": [rebuilt(part) for part in told["formats"]]})
+    return np.dtype(told)
+
+
+def test_opaque_elements_and_arrays_as_elements_are_bytes(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "o.h5", "w") as f:
+        f["opaque"] = np.array([b"abcde", b"fghij"], "V5")
+        tid = h5t.array_create(h5t.STD_I32BE, (3,))
+        made = h5d.create(f.id, b"triples", tid, h5s.create_simple((2,)))
+        made.write(h5s.ALL, h5s.ALL, np.arange(6, dtype=">i4").reshape(2, 3), mtype=tid)
+    found = scanned(tmp_path / "o.h5").arrays
+    assert [found[n].meta.dtype for n in ("opaque", "triples")] == ["|V5", "|V12"]
+    assert assembled(tmp_path / "o.h5", found["opaque"]).tobytes() == b"abcdefghij"
+    triples = assembled(tmp_path / "o.h5", found["triples"]).view(">i4")
+    np.testing.assert_array_equal(triples, np.arange(6))
+    assert json.loads(found["triples"].meta.attrs["byterefs_fields"]) == [">i4", [3]]
 
 
 def test_integers_that_numpy_lacks_are_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ KEPT = 4 << 20
 """bytes: coordinates up to this size come by value"""
 DIGESTED = 16 << 20
 """bytes: static arrays up to this size get a digest"""
-MOST = 1 << 26
+MOST = 50_000_000
 """chunks of one array of one source: each takes 16 bytes while it is scanned"""
 ERA = "give these sources an era of their own (plan.eras) or leave the array out of scan.arrays"
 OR_ELSE = ", or leave it out with source.pattern, or set scan: {on_error: skip}"
@@ -173,10 +173,7 @@ def grid_of(shape: Key, chunks: Key) -> Key:
     """The chunk grid; Unsupported for one that no table of one source should hold."""
     grid = chunk_grid(shape, chunks)
     if math.prod(grid) > MOST:
-        raise Unsupported(
-            f"its shape {list(shape)} in chunks of {list(chunks)} makes {math.prod(grid)} chunks, and a "
-            f"source may have {MOST} of one array"
-        )
+        raise Unsupported(f"its chunk grid {list(grid)} has more than {MOST} chunks")
     return grid
 
 

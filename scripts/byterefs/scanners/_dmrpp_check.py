@@ -66,6 +66,12 @@ def agree(file: h5py.File, variable: Variable, dtype: np.dtype[Any], located: Lo
         _same_chunk(dsid, located, key, dtype)
 
 
+def structure(file: h5py.File | None, variable: Variable) -> np.dtype[Any] | None:
+    """The bytes of a structure's elements as HDF5 has them; None where HDF5 cannot say."""
+    dsid = None if file is None else _dataset(file, variable)
+    return None if dsid is None else stored_dtype(dsid.get_type())
+
+
 def _dataset(file: h5py.File, variable: Variable) -> h5d.DatasetID | None:
     """The array of HDF5: by the path that the sidecar's builder noted, or by its name."""
     noted = variable.element.find("Attribute[@name='fullnamepath']/Value")

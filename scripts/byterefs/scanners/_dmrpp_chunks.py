@@ -28,8 +28,6 @@ from byterefs.scanners._dmrpp_tree import Variable, integer
 
 FILTERS = {"deflate": 1, "shuffle": 2, "fletcher32": 3}
 """HDF5's number of each word of compressionType"""
-MOST = 50_000_000
-"""chunks of one array, at most: a damaged size must not cost all memory"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ def _whole(
     """A variable that is one range of bytes, or has none at all."""
     _refuse_masks(ranges, codec)
     if not ranges and chunks is None:
-        _refuse_many(grid_of(variable.shape[:1], (1,) * len(variable.shape[:1])))
+        grid_of(variable.shape[:1], (1,) * len(variable.shape[:1]))
         return run(variable.shape, dtype.itemsize, None, steps=steps)
     if not ranges:
         return _chunked(variable, dtype, codec, ranges, chunks or ())
@@ -166,7 +164,6 @@ def _chunked(
     if len(chunks) != len(variable.shape) or not all(chunks):
         raise Unsupported(f"its chunks {list(chunks)} are none of its shape {list(variable.shape)}")
     grid = grid_of(variable.shape, chunks)
-    _refuse_many(grid)
     _refuse_masks(ranges, codec, chunks)
     offset = np.full(grid, ABSENT, np.int64)
     size = offset.copy()
@@ -192,11 +189,6 @@ def _key(position: Key | None, chunks: Key, grid: Key) -> Key:
             REBUILD,
         )
     return tuple(p // c for p, c in zip(position, chunks, strict=True))
-
-
-def _refuse_many(grid: Key) -> None:
-    if math.prod(grid) > MOST:
-        raise Unsupported(f"its chunk grid {list(grid)} has more than {MOST} chunks")
 
 
 def _refuse_size(size: int, shape: Key, dtype: np.dtype[Any]) -> None:

@@ -96,7 +96,7 @@ def fill(variable: Variable, dtype: np.dtype[Any]) -> np.generic | None:
     """What a chunk that was never written reads as; None if the sidecar does not say, or not all digits."""
     storage = variable.storage
     text = None if storage is None else storage.get("fillValue")
-    if text is None:
+    if text is None or dtype.kind == "V":
         return None
     try:
         if dtype.kind == "S":

@@ -109,6 +109,23 @@ class Variable:
             raise Unsupported(f"its byte order is {order!r}, which is neither LE nor BE")
         return np.dtype(ORDERS[order] + self.number)
 
+    def structure(self) -> np.dtype[Any]:
+        """Bytes for the elements of a structure, as many as an uncompressed chunk has of each."""
+        storage = self.storage
+        chunk = None if storage is None else storage.find("chunk")
+        if storage is None or chunk is None or storage.get("compressionType"):
+            raise Unsupported(
+                "its elements are a Structure, and without HDF5 the sidecar does not say of how many bytes",
+            )
+        sizes = storage.findtext("chunkDimensionSizes")
+        shape = tuple(integer(n) for n in sizes.split()) if sizes else self.shape
+        size, rest = divmod(integer(chunk.get("nBytes")), max(1, math.prod(shape)))
+        if rest or not size:
+            raise Unsupported(
+                "its elements are a Structure whose chunks are no whole number of them"
+            )
+        return np.dtype(f"V{size}")
+
 
 def integer(text: str | None) -> int:
     """A number that the sidecar must give; Unsupported if it is none, or negative."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from functools import cache
 from typing import Any
 
@@ -30,12 +31,13 @@ BOOKKEEPING = {
 CLASSES = {
     h5t.TIME: "a time type",
     h5t.BITFIELD: "a bit field",
-    h5t.OPAQUE: "an opaque type",
-    h5t.COMPOUND: "a compound type",
     h5t.REFERENCE: "a reference type",
     h5t.VLEN: "a variable-length type",
-    h5t.ARRAY: "an array type",
 }
+STRUCTURED = (h5t.COMPOUND, h5t.OPAQUE, h5t.ARRAY)
+"""classes whose elements are recorded as so many bytes each"""
+FIELDS = "byterefs_fields"
+"""attribute of an array of bytes: JSON of numpy's dtype (names, formats, offsets, itemsize) to view them with"""
 
 
 def text(raw: bytes) -> str:
@@ -54,27 +56,80 @@ def is_text(tid: h5t.TypeID) -> bool:
 def stored_dtype(tid: h5t.TypeID) -> np.dtype[Any]:
     """The numpy dtype of the stored bytes; an enumeration (and h5py's bool) is its integer type.
 
-    Raises Unsupported where numpy has no type of the same bytes.
+    Elements of several fields, of several numbers or of no known meaning are bytes, ``|V12``. Raises
+    Unsupported where numpy has no type of the same bytes, or where they point elsewhere.
     """
     base = tid.get_super() if tid.get_class() == h5t.ENUM else tid
     kind = base.get_class()
     if kind == h5t.STRING and not base.is_variable_str():
         return np.dtype(f"S{base.get_size()}")
-    if kind in CLASSES and kind != h5t.COMPOUND:
+    if kind in CLASSES:
         raise Unsupported(f"its elements are {CLASSES[kind]}, which no published form holds")
+    if kind in STRUCTURED and not is_complex(base):
+        return np.dtype(f"V{size_in_place(base)}")
     try:
         dtype: np.dtype[Any] = base.dtype
     except (TypeError, NotImplementedError, ValueError) as error:
         raise Unsupported(f"numpy has no type for its elements ({error})") from error
     if dtype.kind not in "iufc" or dtype.itemsize > (16 if dtype.kind == "c" else 8):
-        raise Unsupported(
-            f"its elements are {CLASSES.get(kind, dtype.str)}, which no published form holds"
-        )
+        raise Unsupported(f"its elements are {dtype.str}, which no published form holds")
     if not base.equal(h5t.py_create(dtype)):
         raise Unsupported(
             f"its numbers use {base.get_size()} bytes in a way that {dtype.str} does not"
         )
     return dtype
+
+
+def is_complex(tid: h5t.TypeID) -> bool:
+    """Whether a compound is what h5py writes for a complex number."""
+    return tid.get_class() == h5t.COMPOUND and numpy_type(tid).kind == "c"
+
+
+def numpy_type(tid: h5t.TypeID) -> np.dtype[Any]:
+    """The dtype that h5py has for a type; bytes where it has none."""
+    try:
+        found: np.dtype[Any] = tid.dtype
+    except (TypeError, NotImplementedError, ValueError):
+        return np.dtype(f"V{tid.get_size()}")
+    return found
+
+
+def size_in_place(tid: h5t.TypeID) -> int:
+    """Bytes of an element; Unsupported if a part of it is a pointer into a heap, or to an object."""
+    kind = tid.get_class()
+    if kind in (h5t.VLEN, h5t.REFERENCE) or is_text(tid):
+        what = CLASSES.get(kind, "a variable-length string")
+        raise Unsupported(f"a part of its elements is {what}, which no published form holds")
+    if kind == h5t.COMPOUND:
+        for i in range(tid.get_nmembers()):
+            size_in_place(tid.get_member_type(i))
+    if kind == h5t.ARRAY:
+        size_in_place(tid.get_super())
+    return int(tid.get_size())
+
+
+def fields(tid: h5t.TypeID) -> str | None:
+    """JSON of the dtype with which elements that are recorded as bytes can be viewed; None of other arrays."""
+    if tid.get_class() not in STRUCTURED or is_complex(tid):
+        return None
+    if tid.get_class() == h5t.OPAQUE:
+        return None
+    return json.dumps(described(numpy_type(tid)))
+
+
+def described(dtype: np.dtype[Any]) -> Any:
+    """A dtype as JSON: its ``str``, ``[dtype, shape]`` of several numbers, or a dict of its fields."""
+    if dtype.subdtype:
+        return [described(dtype.subdtype[0]), list(dtype.subdtype[1])]
+    if dtype.names is None or dtype.fields is None:
+        return dtype.str
+    parts = [dtype.fields[name] for name in dtype.names]
+    return {
+        "names": list(dtype.names),
+        "formats": [described(part[0]) for part in parts],
+        "offsets": [int(part[1]) for part in parts],
+        "itemsize": dtype.itemsize,
+    }
 
 
 def fill(dsid: h5d.DatasetID, dcpl: h5p.PropDCID, dtype: np.dtype[Any]) -> np.generic | None:

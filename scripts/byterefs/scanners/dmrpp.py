@@ -13,10 +13,11 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from xml.etree.ElementTree import Element
 
 import h5py
+import numpy as np
 
 from byterefs import codecs, ranges
 from byterefs.errors import AbsentError, ByteRefsError, RangeError, ScanError
@@ -36,7 +37,7 @@ from byterefs.scanners._common import (
     recorded,
     wanted,
 )
-from byterefs.scanners._dmrpp_check import agree, truth
+from byterefs.scanners._dmrpp_check import agree, structure, truth
 from byterefs.scanners._dmrpp_chunks import Located, locate
 from byterefs.scanners._dmrpp_held import strings
 from byterefs.scanners._dmrpp_tree import Variable, attributes, parse, variables
@@ -132,7 +133,7 @@ class _Look:
         """The record of one variable; Unsupported if the sidecar cannot be followed."""
         if variable.text and not variable.problem and not variable.string_length:
             return _text(variable)
-        dtype = variable.dtype()
+        dtype = self._dtype(variable)
         nbytes = math.prod(variable.shape) * dtype.itemsize
         keep, sum_up = keeps(variable, nbytes, coordinate, self.concat)
         cut = leading(variable.dims, self.concat, variable.shape, dtype.itemsize)
@@ -146,6 +147,12 @@ class _Look:
             return record(meta, located.found, None, keep, summed)
         kept = decoded(located.found, meta, self.seen.read) if sum_up else None
         return record(meta, located.found if variable.shape else None, kept, keep)
+
+    def _dtype(self, variable: Variable) -> np.dtype[Any]:
+        """The dtype of the stored bytes; of a structure, whose padding a sidecar leaves out, as HDF5 has it."""
+        if variable.element.tag == "Structure" and not variable.problem:
+            return structure(self.file, variable) or variable.structure()
+        return variable.dtype()
 
 
 def _text(variable: Variable) -> SourceArray:

@@ -37,7 +37,9 @@ from byterefs.scanners._common import (
 from byterefs.scanners._hdf5_chunks import filters, locate, refuse_elsewhere
 from byterefs.scanners._hdf5_tree import Node, Tree, hdf5_file, tree
 from byterefs.scanners._hdf5_types import (
+    FIELDS,
     attributes,
+    fields,
     fill,
     is_text,
     stored_dtype,
@@ -156,7 +158,10 @@ class _Look:
 
     def _array(self, node: Node, attrs: Attributes, coordinate: bool, strict: bool) -> SourceArray:
         refuse_elsewhere(node)
-        dtype = stored_dtype(node.id.get_type())
+        tid = node.id.get_type()
+        dtype, parts = stored_dtype(tid), fields(tid)
+        if parts is not None:
+            attrs = {**attrs[0], FIELDS: parts}, {**attrs[1], FIELDS: "str"}
         nbytes = math.prod(node.shape) * dtype.itemsize
         keep, sum_up = keeps(node, nbytes, coordinate, self.concat)
         found = self._chunks(node, dtype, optional=keep and not strict) if node.shape else None
