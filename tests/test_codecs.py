@@ -317,6 +317,12 @@ def test_attributes_of_one_element_are_scalars_and_others_keep_their_shape() -> 
     assert codecs.attr_json(np.array([True, False])) == ([1, 0], "|i1")
 
 
+def test_floats_wider_than_doubles_are_doubles_or_text_of_all_digits() -> None:
+    assert codecs.attr_json(np.longdouble(1.5)) == (1.5, "<f8")
+    third = np.longdouble(1) / 3
+    assert codecs.attr_json(third) == (str(third), "str")
+
+
 def test_text_that_is_not_utf8_is_latin1_and_says_so() -> None:
     assert codecs.attr_json(np.bytes_(b"\xb0C")) == ("°C", "latin-1")
     assert codecs.attr_json("°C".encode()) == ("°C", "str")

@@ -325,10 +325,19 @@ def attr_json(value: Any) -> tuple[Any, str]:
         return _text_json(array)
     if array.dtype.kind == "b":
         array = array.astype("i1")
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        return _wide_json(array)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"an attribute of {array.dtype} is neither number nor text")
     items = [_number(x) for x in array.ravel()]
     return (items[0] if array.size == 1 else _nested(items, array.shape)), array.dtype.str
+
+
+def _wide_json(array: NDArray[Any]) -> tuple[Any, str]:
+    """Floats of more than eight bytes: doubles where those are the same numbers, else text of all digits."""
+    narrow = array.astype("<f8")
+    same = (narrow.astype(array.dtype) == array) | np.isnan(array)
+    return attr_json(narrow) if same.all() else attr_json([str(x) for x in array.ravel()])
 
 
 def _number(x: Any) -> Any:

@@ -324,8 +324,15 @@ class Look:
     def unread(
         self, array: Array, start: list[int], count: list[int], error: Exception
     ) -> Exception:
-        """What a failing reader means: no decoder in its library, or a wrong reference."""
+        """What a failing reader means: no decoder in its library, damaged bytes, or a wrong reference."""
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        answers = [
+            (n, self.witnesses.read(n, self.named(array), start, count, array.dtype))
+            for n in self.witnesses.able
+        ]
+        others = [f"{n}: {text}" for n, text in answers if isinstance(text, str)]
+        if others and self.form != "vrt":
+            return Undone(f"its reader fails ({said}), and so does another ({'; '.join(others)})")
         if self.form == "vrt":
             direct = self.witnesses.read("GDAL", self.named(array), start, count, array.dtype)
             if isinstance(direct, str):

@@ -49,6 +49,17 @@ from byterefs.scanners._hdf5_types import (
 from byterefs.scanners._roles import Roles
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
+BROKEN = (
+    OSError,
+    RuntimeError,
+    KeyError,
+    MemoryError,
+    NotImplementedError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+"""what h5py raises for a file that is damaged: which of them depends on where"""
 VERSIONS = f"h5py {h5py.version.version}, HDF5 {h5py.version.hdf5_version}"
 
 
@@ -96,9 +107,9 @@ def _opened(source: str, seen: Seen) -> Iterator[h5py.File]:
     try:
         with hdf5_file(source, seen) as file:
             yield file
-    except (OSError, RuntimeError, RangeError) as error:
+    except (*BROKEN, RangeError) as error:
         raise ScanError(
-            f"{source}: HDF5 cannot read it ({error}; {VERSIONS}); fetch it again, leave it out with "
+            f"{source}: HDF5 cannot read it ({' '.join(str(error).split())}; {VERSIONS}); fetch it again, leave it out with "
             "source.pattern or set scan: {on_error: skip}"
         ) from error
 
@@ -138,7 +149,7 @@ class _Look:
 
         try:
             return recorded(self.source, node.name, wanted, make)
-        except (OSError, RuntimeError) as error:
+        except BROKEN as error:
             why = (
                 f"HDF5 cannot read it ({error}; {VERSIONS}); fetch the file again, or list the wanted "
                 "arrays without it in scan.arrays"
