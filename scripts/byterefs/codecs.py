@@ -386,7 +386,10 @@ def same_number(cf: Any, value: np.generic) -> bool:
 
 
 def plain_number(value: Any) -> Any:
-    """A number of an attribute without the bits that only a NaN has: ``0x7fc00001`` is NaN."""
-    if isinstance(value, str):
+    """A number of an attribute without the bits that only a NaN has: ``0x7fc00001`` is NaN; text stays text."""
+    if not isinstance(value, str):
+        return value
+    try:
         return float("nan") if value.startswith("0x") else float(value)
-    return value
+    except ValueError:
+        return value

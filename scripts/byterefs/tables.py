@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from byterefs import FORMAT
 from byterefs.artefact import refuse
 from byterefs.emitters import Reader
+from byterefs.emitters.vrt import value
 from byterefs.files import canonical
 from byterefs.grid import unlinear
 from byterefs.model import Placement
@@ -30,7 +31,7 @@ def root(form: str, reader: Reader) -> Mapping[str, Any]:
         case "sqlite":
             return dict(json.loads(meta(opened.con)["attrs"]))
         case "vrt":
-            return {a.GetName(): a.Read() for a in opened.root.GetAttributes()}
+            return {a.GetName(): value(a) for a in opened.root.GetAttributes()}
     return dict(opened.root())
 
 

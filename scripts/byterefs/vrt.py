@@ -197,13 +197,17 @@ def no_data(a: Array) -> np.generic | None:
     if cf is None or a.dtype[1] == "S" or isinstance(cf, list):
         return None
     dtype, number_ = np.dtype(a.dtype), plain_number(cf)
+    if isinstance(number_, str):
+        return None
     if dtype.kind in "iu" and not (
         number_ == number_ and np.iinfo(dtype).min <= number_ <= np.iinfo(dtype).max
     ):
         # ROMS has _FillValue 1e37 on packed int16: a nodata that no stored value can be
         return None
     value: np.generic = dtype.type(number_)
-    return value if same_number(cf, value) else None
+    # GDAL 3.13 reads a nodata as a double
+    held = dtype.kind not in "iu" or int(float(value.item())) == value.item()
+    return value if held and same_number(cf, value) else None
 
 
 def inline_values(a: Array) -> Iterator[str]:
@@ -271,10 +275,10 @@ def holds(value: Any) -> bool:
 
 
 def spaced(text: str) -> str:
-    """XML text whose leading white space and carriage returns GDAL keeps: it drops what is not escaped."""
+    """XML text that keeps white space: what leads unescaped is dropped by GDAL, line breaks are the file's own."""
     start = len(text) - len(text.lstrip())
     lead = "".join(f"&#{ord(c)};" for c in text[:start])
-    return lead + escape(text[start:]).replace("\r", "&#13;")
+    return lead + escape(text[start:], {c: f"&#{ord(c)};" for c in "\t\n\r"})
 
 
 def number(value: Any) -> str:

@@ -66,6 +66,8 @@ def cf_fill(array: Array) -> np.generic | None:
         return None
     value = attr_value(array.attrs["_FillValue"], array.attr_dtypes.get("_FillValue", array.dtype))
     if isinstance(value, str):
+        if np.dtype(array.dtype).kind != "S":
+            return None
         value = value.encode("latin-1")
     given = np.asarray(value).reshape(-1)[:1]
     with np.errstate(invalid="ignore"):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from byterefs import artefact, emitters, plan, sample, scanners, store, tables, verify
 from byterefs.errors import ByteRefsError, EmitError, PlanError, ScanError
+from byterefs.fields import At
 from byterefs.grid import chunk_window, unlinear
 from byterefs.model import Array, Source, SourceArray, SourceScan
 from byterefs.oracle import native
@@ -121,7 +122,7 @@ def examined(job: Job, line: Line, witnesses: Witnesses, until: float) -> Line:
     for name, item in found.arrays.items():
         if item.offset is not None:
             tally.stored[name] = stored_bytes(item)
-        elif item.meta.shape or item.meta.layout != "derived":
+        elif item.meta.layout != "derived":
             tally.stored.setdefault(name, 0)
     for name in tally.refused:
         tally.stored.setdefault(name, 0)
@@ -130,6 +131,9 @@ def examined(job: Job, line: Line, witnesses: Witnesses, until: float) -> Line:
         if view is not None:
             with view:
                 through_forms(Path(folder), view, job, witnesses, tally, until)
+    for name in found.arrays.keys() - tally.stored.keys():
+        if tally.outcome(name) in ("verified", "wrong"):  # made from tags or keys, and compared
+            tally.stored[name] = 0
     return summed(line, tally)
 
 
@@ -287,7 +291,9 @@ class Look:
         reasons = []
         difference = None
         for name in self.oracles():
-            expected = self.witnesses.read(name, self.named(array), start, count, array.dtype)
+            expected = self.witnesses.read(
+                name, self.named(array), start, count, array.dtype, self.along(array, box)
+            )
             if isinstance(expected, str):
                 reasons.append(f"{name}: {expected}")
                 continue
@@ -316,6 +322,19 @@ class Look:
         if self.format != "dmrpp":
             return name
         return next((n for n in self.witnesses.listed() if spelled(n) == spelled(name)), name)
+
+    def along(self, array: Array, box: tuple[slice, ...]) -> At | None:
+        """The coordinates of a window along each axis, by which fields of GRIB are found."""
+        if self.format != "grib":
+            return None
+        found: dict[str, NDArray[Any] | None] = {}
+        for dim, here in zip(array.dims, box, strict=True):
+            a = self.view.arrays.get(dim)
+            known = a is not None and a.values is not None and a.dims == (dim,)
+            found[dim] = (
+                np.frombuffer(a.values, a.dtype)[here] if a and a.values and known else None
+            )
+        return found
 
     def oracles(self) -> Iterator[str]:
         """The libraries that did not do the decoding of this form."""

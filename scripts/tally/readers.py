@@ -51,7 +51,12 @@ class Reader(Protocol):
         """Every array of the file by its path without leading slash."""
 
     def read(
-        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+        self,
+        array: str,
+        start: Sequence[int],
+        count: Sequence[int],
+        dtype: str,
+        at: At | None = None,
     ) -> NDArray[Any]:
         """Stored values of a window as ``dtype`` in native byte order; Cannot if that is not what there is."""
 
@@ -123,7 +128,12 @@ class ByH5py:
         }
 
     def read(
-        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+        self,
+        array: str,
+        start: Sequence[int],
+        count: Sequence[int],
+        dtype: str,
+        at: At | None = None,
     ) -> NDArray[Any]:
         """A window as h5py's high-level interface reads it."""
         if array not in self.found:
@@ -201,7 +211,12 @@ class ByNetCDF:
         }
 
     def read(
-        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+        self,
+        array: str,
+        start: Sequence[int],
+        count: Sequence[int],
+        dtype: str,
+        at: At | None = None,
     ) -> NDArray[Any]:
         """A window as netCDF4-python gives it without mask and scale."""
         if array not in self.found:
@@ -248,7 +263,12 @@ class ByGDAL:
                 yield from self._walk(inner, f"{path}{name}/")
 
     def read(
-        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+        self,
+        array: str,
+        start: Sequence[int],
+        count: Sequence[int],
+        dtype: str,
+        at: At | None = None,
     ) -> NDArray[Any]:
         """A window by the netCDF driver, the HDF5 driver or GTiff, whichever has the array as such numbers."""
         wanted = np.dtype(dtype).newbyteorder("=")
@@ -299,7 +319,12 @@ class ByTifffile:
         return {n: Listed(p.shape, sum(p.databytecounts)) for n, p in self.found.items()}
 
     def read(
-        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+        self,
+        array: str,
+        start: Sequence[int],
+        count: Sequence[int],
+        dtype: str,
+        at: At | None = None,
     ) -> NDArray[Any]:
         """A window of one decoded page."""
         if re.fullmatch(r"(overview|page)_\d+", array) is None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from byterefs.fields import At
 from tally.readers import READERS, Cannot, Listed
 
 
@@ -125,9 +126,18 @@ class Witnesses:
         return next((self.all[n].listed for n in first if self.all[n].listed), {})
 
     def read(
-        self, name: str, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+        self,
+        name: str,
+        array: str,
+        start: Sequence[int],
+        count: Sequence[int],
+        dtype: str,
+        at: At | None = None,
     ) -> NDArray[Any] | str:
-        """Values of a window by one library, or why there are none; the last answers are kept."""
+        """Values of a window by one library, or why there are none; the last answers are kept.
+
+        ``at`` are the dataset's coordinates there, by which fields of GRIB are found.
+        """
         if name not in self.able:
             return "it cannot open the file"
         key = (name, array, tuple(start), tuple(count), dtype)
@@ -137,7 +147,9 @@ class Witnesses:
             ):
                 self.kept.pop(next(iter(self.kept)))
             try:
-                self.kept[key] = self.all[name].ask("read", array, list(start), list(count), dtype)
+                self.kept[key] = self.all[name].ask(
+                    "read", array, list(start), list(count), dtype, at
+                )
             except Cannot as why:
                 self.kept[key] = str(why)
         return self.kept[key]

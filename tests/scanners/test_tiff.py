@@ -25,7 +25,6 @@ gdal.UseExceptions()
 Shared = Callable[[str], Path]
 
 REFUSED = {
-    "au-3577-rotated.tif": "rotated",
     "flower-rgb-planar-24.tif": "24 bits",
     "seq-3c-12b-planar-e29e8e25.tiff": "12 bits",
     "seq-3c-14b-planar-4dde706b.tiff": "14 bits",
@@ -389,8 +388,17 @@ def test_x_and_y_are_pixel_centres_bit_for_bit_as_gdal_has_them(
     assert given == gdal.Open(str(path)).GetGeoTransform()
 
 
-def test_a_rotated_grid_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_rotated_grid_has_no_axes_and_its_mapping_says_where_pixels_lie(tmp_path: Path) -> None:
     path = write(tmp_path / "r.tif", ramp((8, 8)), transform=(0, 1, 0.5, 0, 0.5, -1), epsg=3577)
+    found = scanned(path).arrays
+    assert set(found) == {"data", "spatial_ref"}
+    given = tuple(map(float, found["spatial_ref"].meta.attrs["GeoTransform"].split()))
+    assert given == gdal.Open(str(path)).GetGeoTransform()
+    np.testing.assert_array_equal(assembled(path, found["data"]), ramp((8, 8)))
+
+
+def test_a_rotated_grid_without_a_crs_is_refused_by_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.tif", ramp((8, 8)), transform=(0, 1, 0.5, 0, 0.5, -1))
     with pytest.raises(ScanError, match="rotated") as refusal:
         scanned(path)
     assert str(path) in str(refusal.value)

@@ -98,7 +98,7 @@ class open:
 
     def _described(self, name: str) -> Described:
         a = self._open(name)
-        attrs = {x.GetName(): x.Read() for x in a.GetAttributes()}
+        attrs = {x.GetName(): value(x) for x in a.GetAttributes()}
         dtype = attrs.pop(vrt.DTYPE_ATTRIBUTE, None) or numpy_dtype(
             a.GetDataType().GetNumericDataType()
         )
@@ -149,6 +149,18 @@ class open:
         held = np.dtype("f4") if dtype.str[1:] == "f2" else dtype
         values = np.frombuffer(bytes(data), held).reshape([hi - lo for lo, hi in bounds])
         return values.astype(dtype, copy=False)
+
+
+def value(attribute: Any) -> Any:
+    """An attribute as GDAL has it; its Python reads an integer of 64 bits without sign as a double."""
+    from osgeo import gdal
+
+    kind = attribute.GetDataType()
+    numeric = kind.GetClass() == gdal.GEDTC_NUMERIC
+    if not numeric or kind.GetNumericDataType() != gdal.GDT_UInt64:
+        return attribute.Read()
+    found = np.frombuffer(bytes(attribute.ReadAsRaw()), np.uint64).tolist()
+    return found if len(found) > 1 else found[0]
 
 
 def numpy_dtype(gdal_type: int) -> str:

@@ -25,10 +25,7 @@ MAPPING = "spatial_ref"
 
 
 def transform(page: TiffPage) -> Transform | None:
-    """The affine transform as GDAL reads it from the tags; None where there is none, or only GCPs.
-
-    Raises Unsupported for a rotated or sheared one: x and y would need two dimensions each.
-    """
+    """The affine transform as GDAL reads it from the tags; None where there is none, or only GCPs."""
     scale, tie, matrix = (page.tags.valueof(code) for code in (33550, 33922, 34264))
     if scale is not None and len(scale) >= 2 and scale[0] and scale[1]:
         if tie is None or len(tie) < 6:
@@ -40,15 +37,14 @@ def transform(page: TiffPage) -> Transform | None:
     else:
         return None
     x, width, row, y, column, height = map(float, found)
-    if row or column:
-        raise Unsupported(
-            f"its grid is rotated (GeoTransform {x!r} {width!r} {row!r} {y!r} {column!r} {height!r}), so "
-            "that x and y are no axes",
-            "warp it with gdalwarp, or leave it out with source.pattern",
-        )
     if is_point(page):
-        x, y = x - width * 0.5, y - height * 0.5
+        x, y = x - (width + row) * 0.5, y - (column + height) * 0.5
     return x, width, row, y, column, height
+
+
+def turned(found: Transform) -> bool:
+    """Whether a grid is rotated or sheared, so that x and y are no axes."""
+    return bool(found[2] or found[4])
 
 
 def is_point(page: TiffPage) -> bool:

@@ -191,17 +191,27 @@ class _Look:
             raise ScanError(f"{self.source}: {why}; {why.out}") from why
 
     def axes(self, page: TiffPage) -> dict[str, SourceArray]:
-        """Pixel centres x and y and the grid mapping, as far as the file has them."""
+        """Pixel centres x and y and the grid mapping, as far as the file has them.
+
+        Of a rotated grid, whose x and y are no axes, the grid mapping alone says where pixels lie.
+        """
         transform = _tiff_geo.transform(page)
         mapping, x, y = _tiff_geo.crs(self.source, page) or ({}, {}, {})
         found: dict[str, SourceArray] = {}
-        if transform is not None:
+        if transform is not None and not _tiff_geo.turned(transform):
             left, width, _, top, _, height = transform
             across = _tiff_geo.centres(left, width, _tiff_ifd.number(page, 256))
             down = _tiff_geo.centres(top, height, _tiff_ifd.number(page, 257))
             found["x"] = derived("x", ("x",), across, {**x, "axis": "X"})
             found["y"] = derived("y", ("y",), down, {**y, "axis": "Y"})
-            mapping = mapping and {**mapping, "GeoTransform": " ".join(map(repr, transform))}
+        elif transform is not None and not mapping:
+            raise Unsupported(
+                f"its grid is rotated (GeoTransform {' '.join(map(repr, transform))}), so that x and y are no "
+                "axes, and it has no CRS whose grid mapping could say so",
+                "warp it with gdalwarp, or leave it out with source.pattern",
+            )
+        if transform is not None and mapping:
+            mapping = {**mapping, "GeoTransform": " ".join(map(repr, transform))}
         if mapping:
             found[_tiff_geo.MAPPING] = derived(_tiff_geo.MAPPING, (), np.zeros((), "<i4"), mapping)
         return found
