@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar
 
 import h5py
 import netCDF4
@@ -20,79 +20,10 @@ from osgeo import gdal
 
 from byterefs import fields, oracle
 from byterefs.pixels import Pixels
+from tally.reading import Cannot, Listed, Reader, alike, window
 
 NOT_COORDINATE = "_nc4_non_coord_"
 NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
-
-
-class Cannot(Exception):
-    """Why a library cannot answer."""
-
-
-class Listed(NamedTuple):
-    """An array as a library sees it."""
-
-    shape: tuple[int, ...]
-    nbytes: int
-    """bytes that it occupies in the file, as far as the library says"""
-    undefined: bool = False
-    """whether what was never written reads as whatever lay in memory"""
-
-
-class Reader(Protocol):
-    """One file through one library."""
-
-    name: ClassVar[str]
-
-    def __init__(self, path: str) -> None:
-        """Open the file; any exception says that the library cannot."""
-
-    def arrays(self) -> dict[str, Listed]:
-        """Every array of the file by its path without leading slash."""
-
-    def read(
-        self,
-        array: str,
-        start: Sequence[int],
-        count: Sequence[int],
-        dtype: str,
-        at: At | None = None,
-    ) -> NDArray[Any]:
-        """Stored values of a window as ``dtype`` in native byte order; Cannot if that is not what there is."""
-
-
-def window(start: Sequence[int], count: Sequence[int]) -> tuple[slice, ...]:
-    """Slices from starts and counts."""
-    return tuple(slice(s, s + n) for s, n in zip(start, count, strict=True))
-
-
-def alike(values: NDArray[Any], dtype: str, count: Sequence[int]) -> NDArray[Any]:
-    """The values in native byte order; Cannot if their type or shape is not what was asked for."""
-    wanted = np.dtype(dtype).newbyteorder("=")
-    if values.dtype.kind == "O" and wanted.kind == "S":
-        values = texts(values, wanted)
-    if values.dtype.kind == "S" and wanted.kind == "S" and values.dtype != wanted:
-        values = values.astype(wanted) if values.dtype.itemsize <= wanted.itemsize else values
-    if values.shape != tuple(count):
-        raise Cannot(f"it has the shape {list(values.shape)} there, not {list(count)}")
-    if values.dtype.kind == "b" and wanted.itemsize == 1:
-        values = values.view("u1")
-    if values.dtype.itemsize != wanted.itemsize:
-        raise Cannot(f"it reads {values.dtype.str} where the table has {dtype}")
-    same_bits = wanted.itemsize == 1 or values.dtype.kind == wanted.kind
-    if not same_bits:
-        raise Cannot(f"it reads {values.dtype.str} where the table has {dtype}")
-    native = values.astype(values.dtype.newbyteorder("="), order="C")
-    return np.frombuffer(native.tobytes(), wanted).reshape(values.shape)
-
-
-def texts(values: NDArray[Any], wanted: np.dtype[Any]) -> NDArray[Any]:
-    """Strings of any length as bytes of one length."""
-    raw = [x if isinstance(x, bytes) else str(x).encode() for x in values.ravel()]
-    longest = max(map(len, raw), default=0)
-    if longest > wanted.itemsize:
-        raise Cannot(f"it reads a string of {longest} bytes where the table has {wanted.str}")
-    return np.array(raw, wanted).reshape(values.shape)
 
 
 class ByH5py:
@@ -102,7 +33,8 @@ class ByH5py:
 
     def __init__(self, path: str) -> None:
         self.file = h5py.File(path, "r", locking=False)
-        self.found = dict(self._walk(self.file, "", frozenset()))
+        top = frozenset([h5py.h5o.get_info(self.file.id).addr])
+        self.found = dict(self._walk(self.file, "", top))
 
     def _walk(
         self, group: h5py.Group, path: str, above: frozenset[int]
@@ -133,14 +65,13 @@ class ByH5py:
         start: Sequence[int],
         count: Sequence[int],
         dtype: str,
-        at: At | None = None,
     ) -> NDArray[Any]:
         """A window as h5py's high-level interface reads it."""
         if array not in self.found:
             raise Cannot("it has no such dataset")
         if np.dtype(dtype).kind == "V":
             return self._bytes(self.found[array], start, count, dtype)
-        return alike(np.asarray(self.found[array][window(start, count)]), dtype, count)
+        return alike(padded(self.found[array], start, count), dtype, count)
 
     def _bytes(
         self, found: h5py.Dataset, start: Sequence[int], count: Sequence[int], dtype: str
@@ -162,6 +93,24 @@ class ByH5py:
         if array not in self.found:
             raise Cannot("it has no such dataset")
         return bytes(self.found[array].id.read_direct_chunk(tuple(offset))[1])
+
+
+def padded(found: h5py.Dataset, start: Sequence[int], count: Sequence[int]) -> NDArray[Any]:
+    """A window; fill where it lies beyond what is stored along an unlimited axis, as netCDF reads it."""
+    ends = [s + n for s, n in zip(start, count, strict=True)]
+    if not found.shape or all(e <= n for e, n in zip(ends, found.shape, strict=True)):
+        return np.asarray(found[window(start, count)])
+    if any(
+        e > n and m is not None for e, n, m in zip(ends, found.shape, found.maxshape, strict=True)
+    ):
+        raise Cannot(f"it has the shape {list(found.shape)}")
+    out = np.full(tuple(count), found.fillvalue, found.dtype)
+    there = tuple(
+        slice(s, max(s, min(e, n))) for s, e, n in zip(start, ends, found.shape, strict=True)
+    )
+    inside = np.asarray(found[there])
+    out[tuple(slice(0, n) for n in inside.shape)] = inside
+    return out
 
 
 def undefined(item: h5py.Dataset) -> bool:
@@ -216,7 +165,6 @@ class ByNetCDF:
         start: Sequence[int],
         count: Sequence[int],
         dtype: str,
-        at: At | None = None,
     ) -> NDArray[Any]:
         """A window as netCDF4-python gives it without mask and scale."""
         if array not in self.found:
@@ -268,7 +216,6 @@ class ByGDAL:
         start: Sequence[int],
         count: Sequence[int],
         dtype: str,
-        at: At | None = None,
     ) -> NDArray[Any]:
         """A window by the netCDF driver, the HDF5 driver or GTiff, whichever has the array as such numbers."""
         wanted = np.dtype(dtype).newbyteorder("=")
@@ -324,7 +271,6 @@ class ByTifffile:
         start: Sequence[int],
         count: Sequence[int],
         dtype: str,
-        at: At | None = None,
     ) -> NDArray[Any]:
         """A window of one decoded page."""
         if re.fullmatch(r"(overview|page)_\d+", array) is None:

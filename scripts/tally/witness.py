@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs.fields import At
-from tally.readers import READERS, Cannot, Listed
+from tally.readers import READERS
+from tally.reading import Cannot, Listed
 
 
 class Witness:
@@ -132,12 +132,8 @@ class Witnesses:
         start: Sequence[int],
         count: Sequence[int],
         dtype: str,
-        at: At | None = None,
     ) -> NDArray[Any] | str:
-        """Values of a window by one library, or why there are none; the last answers are kept.
-
-        ``at`` are the dataset's coordinates there, by which fields of GRIB are found.
-        """
+        """Values of a window by one library, or why there are none; the last answers are kept."""
         if name not in self.able:
             return "it cannot open the file"
         key = (name, array, tuple(start), tuple(count), dtype)
@@ -148,7 +144,7 @@ class Witnesses:
                 self.kept.pop(next(iter(self.kept)))
             try:
                 self.kept[key] = self.all[name].ask(
-                    "read", array, list(start), list(count), dtype, at
+                    "read", array, list(start), list(count), dtype
                 )
             except Cannot as why:
                 self.kept[key] = str(why)

@@ -480,7 +480,7 @@ def test_a_size_that_no_file_holds_costs_no_memory(tmp_path: Path) -> None:
     sizes = "<dmrpp:chunkDimensionSizes>1</dmrpp:chunkDimensionSizes>"
     dims = f'<Dim size="{10**15}"/>'
     body = var(f'<dmrpp:chunks fillValue="0">{sizes}</dmrpp:chunks>', dims=dims)
-    with pytest.raises(ScanError, match="makes 1000000000000000 chunks, and a source may have"):
+    with pytest.raises(ScanError, match="more than 50000000 chunks"):
         scanned(raw(tmp_path / "c.bin", body))
 
 

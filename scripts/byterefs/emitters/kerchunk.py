@@ -74,10 +74,12 @@ def check(view: View, array: str) -> None:
 def coverage(array: Array) -> dict[str, bool | str]:
     """Which readers decode the array from this form; EmitError if none can."""
     refuse_codec(array, FORM)
-    if any(part in {"", ".", ".."} or part.startswith(".z") for part in array.array.split("/")):
+    parts = array.array.split("/")
+    if "\\" in array.array or any(p in {"", ".", ".."} or p.startswith(".z") for p in parts):
         raise EmitError(
             f"{array.array}: fsspec's folder for this name would lie outside the form or pass for "
-            f"metadata; rename the array with plan.rename or leave the form kerchunk out"
+            f"metadata; the forms sqlite, vrt and parquet can hold it: leave the array or the form "
+            f"kerchunk out"
         )
     lost = sorted({str(config["id"]) for config in pipeline(array.codec)} - GDAL_IDS)
     rows_only = "it sees the references and decodes no chunk"

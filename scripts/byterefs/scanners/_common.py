@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from byterefs import ranges
 from byterefs.codecs import decode, fill_value, numcodecs_refusal
-from byterefs.errors import ByteRefsError, RangeError, ScanError
+from byterefs.errors import RangeError, ScanError
 from byterefs.grid import chunk_grid, chunk_window
 from byterefs.model import ABSENT, ArrayMeta, Ints, Key, Source, SourceArray
 from byterefs.ranges import Local, Ranges
@@ -290,42 +289,3 @@ def record(
         values=kept.tobytes() if kept is not None and keep else None,
         digest=summed if kept is None else digest(kept),
     )
-
-
-_aside: ContextVar[dict[str, str] | None] = ContextVar("aside", default=None)
-
-
-@contextmanager
-def setting_aside() -> Iterator[dict[str, str]]:
-    """Arrays that cannot be recorded do not end the scan of their source in here: name -> why, and the way out."""
-    found: dict[str, str] = {}
-    token = _aside.set(found)
-    try:
-        yield found
-    finally:
-        _aside.reset(token)
-
-
-def recorded(
-    source: str, name: str, required: bool, make: Callable[[], SourceArray]
-) -> SourceArray | None:
-    """What ``make`` gives; of an array that cannot be recorded a ScanError if ``required``, else None.
-
-    Within :func:`setting_aside` it is None too, and the reason is kept.
-    """
-    try:
-        return make()
-    except Unsupported as why:
-        if required:
-            refused(source, name, f"{why}; {why.out or LEAVE_OUT}", why)
-    except ByteRefsError as error:
-        refused(source, name, f"{error}; fetch the file again", error)
-    return None
-
-
-def refused(source: str, name: str, why: str, cause: Exception | None) -> None:
-    """Raise the ScanError of an array, or within :func:`setting_aside` keep its reason."""
-    found = _aside.get()
-    if found is None:
-        raise ScanError(f"{source}: {name}: {why}") from cause
-    found[name] = why

@@ -108,8 +108,8 @@ def _walk(group: h5g.GroupID, path: str, above: tuple[int, ...], out: Tree) -> I
             continue
         try:
             item = h5o.open(group, raw)
-        except KeyError as error:
-            if link == h5l.TYPE_SOFT:
+        except (KeyError, OSError, RuntimeError) as error:
+            if link == h5l.TYPE_SOFT:  # it leads nowhere, or in a circle
                 continue
             raise OSError(f"{name}: {error.args[0]}") from error
         if isinstance(item, h5g.GroupID):

@@ -34,13 +34,13 @@ from byterefs.scanners._common import (
     leading,
     opened,
     record,
-    recorded,
     wanted,
 )
 from byterefs.scanners._dmrpp_check import agree, structure, truth
 from byterefs.scanners._dmrpp_chunks import Located, locate
 from byterefs.scanners._dmrpp_held import strings
 from byterefs.scanners._dmrpp_tree import Variable, attributes, parse, variables
+from byterefs.scanners._recorded import recorded, together
 from byterefs.scanners._roles import Roles
 
 NAMESPACE = b"xml.opendap.org/dap/dmrpp"
@@ -76,9 +76,7 @@ def scan(
             )
             for name in sorted(roles.attributes)
         }
-    scanned = {name: item for name, item in items.items() if item}
-    seen_as = seen.of(source)
-    return SourceScan(seen_as, scanned, *attributes(root))
+    return together(source, seen, items, attributes(root))
 
 
 def _refuse_sidecar(source: str, seen: Seen) -> None:

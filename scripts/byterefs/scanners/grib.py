@@ -28,11 +28,11 @@ from byterefs.scanners._common import (
     Unsupported,
     opened,
     record,
-    recorded,
     wanted,
 )
 from byterefs.scanners._grib_grid import Grid, grid
 from byterefs.scanners._grib_keys import Product, product
+from byterefs.scanners._recorded import recorded, together
 
 HEADING = b"\1\r\r\n"
 """how a bulletin begins that has a message in it"""
@@ -91,8 +91,7 @@ def scan(
             make = partial(cube, name, found[name], axes, grids)
             items[name] = recorded(source.source, name, True, make)
         items |= {**axes.coordinates(), **grids.coordinates()}
-    scanned = {name: item for name, item in sorted(items.items()) if item}
-    return SourceScan(seen.of(source), scanned, *root([p for name in chosen for p in found[name]]))
+    return together(source, seen, items, root([p for name in chosen for p in found[name]]))
 
 
 def products(source: str, seen: Seen) -> list[Product]:

@@ -30,8 +30,6 @@ from byterefs.scanners._common import (
     leading,
     opened,
     record,
-    recorded,
-    refused,
     wanted,
 )
 from byterefs.scanners._hdf5_chunks import filters, locate, refuse_elsewhere
@@ -46,6 +44,7 @@ from byterefs.scanners._hdf5_types import (
     text_values,
     values,
 )
+from byterefs.scanners._recorded import recorded, refused, together
 from byterefs.scanners._roles import Roles
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -92,13 +91,12 @@ def scan(
             split,
             bool(arrays),
         )
-        scanned = {
-            name: item
+        items = {
+            name: look.at(nodes[name], attrs, name in chosen, name in roles.coordinates)
             for name, attrs in sorted(roles.attributes.items())
-            if (item := look.at(nodes[name], attrs, name in chosen, name in roles.coordinates))
         }
-        root, root_dtypes = attributes(file.id)
-    return SourceScan(seen.of(source), scanned, root, root_dtypes)
+        root = attributes(file.id)
+    return together(source, seen, items, root)
 
 
 @contextmanager

@@ -31,12 +31,12 @@ from byterefs.scanners._common import (
     leading,
     opened,
     record,
-    recorded,
     run,
     stepped,
     wanted,
 )
 from byterefs.scanners._netcdf3_header import MAGICS, Header, Variable, header
+from byterefs.scanners._recorded import recorded, together
 from byterefs.scanners._roles import Roles
 
 
@@ -64,9 +64,7 @@ def scan(
             )
             for name in sorted(roles.attributes)
         }
-    scanned = {name: item for name, item in items.items() if item}
-    seen_as = seen.of(source)
-    return SourceScan(seen_as, scanned, *found.root)
+    return together(source, seen, items, found.root)
 
 
 def _header(source: str, seen: Seen) -> Header:

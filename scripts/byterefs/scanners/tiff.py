@@ -31,10 +31,10 @@ from byterefs.scanners._common import (
     Unsupported,
     opened,
     record,
-    recorded,
     refuse_past,
     wanted,
 )
+from byterefs.scanners._recorded import recorded, together
 
 MAGICS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 OTHER = re.compile(r"(overview|page)_[1-9]\d*")
@@ -81,8 +81,7 @@ def scan(
         axes, root = look.whole(page)
         if main in chosen:
             items |= axes
-    seen_as = seen.of(source)
-    return SourceScan(seen_as, {n: i for n, i in sorted(items.items()) if i}, *root)
+    return together(source, seen, items, root)
 
 
 @contextmanager
