@@ -143,9 +143,7 @@ class Witnesses:
             ):
                 self.kept.pop(next(iter(self.kept)))
             try:
-                self.kept[key] = self.all[name].ask(
-                    "read", array, list(start), list(count), dtype
-                )
+                self.kept[key] = self.all[name].ask("read", array, list(start), list(count), dtype)
             except Cannot as why:
                 self.kept[key] = str(why)
         return self.kept[key]
