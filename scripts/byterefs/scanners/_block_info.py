@@ -26,10 +26,10 @@ from byterefs.scanners._common import (
     keeps,
     opened,
     record,
-    recorded,
     refuse_past,
     wanted,
 )
+from byterefs.scanners._recorded import recorded
 from byterefs.scanners._roles import Roles
 
 NUMPY = {
