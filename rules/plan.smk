@@ -17,7 +17,7 @@ rule plan:
     params:
         store="results/{dataset}/store/store.sqlite",
         config=of_dataset(
-            "dataset", "title", "source", "select", "scan", "plan", "remap"
+            "dataset", "title", "source", "select", "scan", "plan", "remap", "targets"
         ),
     script:
         "../scripts/plan.py"

@@ -27,6 +27,7 @@ def config(name: str = "demo", **parts: Any) -> dict[str, Any]:
         "scan": {"arrays": [], "format": "auto", "split": "step"},
         "plan": {"engine": "coordinates", "concat": "time", "axis": "packed", "missing": "refuse"},
         "remap": {},
+        "targets": {},
     }
     for key, value in parts.items():
         merged = isinstance(sections.get(key), dict) and isinstance(value, Mapping)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +98,15 @@ def turned(folder: Path, days: int) -> Results:
     return results
 
 
-def once(folder: Path, place: str, days: int, started: Any) -> None:
-    """What runs in a process that is killed."""
+def once(folder: Path, place: str, days: int, requests: int, delay: float) -> None:
+    """What runs in a process that is killed: ``delay`` seconds after it sent so many requests."""
     results = turned(folder, days)
     shelf = objects.bucket({"to": place})
-    started.set()
+    sent = count(1)
+
+    def before_send(**_: Any) -> None:
+        if next(sent) == requests:
+            threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+    shelf.client.meta.events.register("before-send.s3", before_send)
     sync.publish(results.folder / "sync" / "here.json", shelf, "access", results.proofs)

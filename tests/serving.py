@@ -268,7 +268,7 @@ def other_range(handler: Handler, _: int) -> bool:
 
 # --- S3 --------------------------------------------------------------------------------------------
 
-KEY, SECRET = "test", "testtest"
+KEY, SECRET = "loopback-key-71", "loopback-secret-4d20"
 
 
 class S3:

@@ -274,14 +274,6 @@ def test_the_default_options_are_those_of_the_schema() -> None:
     assert {k: rules[k]["default"] for k in verify.DEFAULTS} == dict(verify.DEFAULTS)
 
 
-def test_an_option_that_is_not_built_is_refused_and_not_ignored(tmp_path: Path) -> None:
-    results = Results(tmp_path / "results")
-    results.scan(days(tmp_path, 1, 1))
-    results.emit(("access", "sqlite"))
-    with pytest.raises(VerifyError, match=r"verify\.public: .* not built yet"):
-        results.verify("access", "sqlite", public=True)
-
-
 def test_a_store_that_holds_the_paths_of_a_target_is_verified(tmp_path: Path) -> None:
     rules = {"public": {f"{tmp_path}/": "https://example.org/d/"}}
     results = Results(tmp_path / "results", remap=rules)

@@ -99,6 +99,37 @@ def config(access: Access) -> Config:
     )
 
 
+def endpoint() -> str | None:
+    """Address of the object store that is asked for sources now; None where it is AWS."""
+    found = str(client(current()).meta.endpoint_url)
+    return None if is_aws(found) else found
+
+
+def keys() -> dict[str, str] | None:
+    """The keys by which sources are asked for now, as Icechunk takes them; None without any."""
+    if current().anonymous:
+        return None
+    found = boto3.Session(profile_name=current().profile).get_credentials()
+    if found is None:
+        return None
+    frozen = found.get_frozen_credentials()
+    told = {
+        "access_key_id": frozen.access_key, "secret_access_key": frozen.secret_key, "session_token": frozen.token,
+    }  # fmt: skip
+    return {name: value for name, value in told.items() if value}
+
+
+def fsspec_options() -> dict[str, Any]:
+    """Options of s3fs for the same access."""
+    access = current()
+    found: dict[str, Any] = {"anon": access.anonymous, "asynchronous": True}
+    if access.profile:
+        found["profile"] = access.profile
+    if endpoint():
+        found |= {"endpoint_url": endpoint(), "config_kwargs": {"s3": {"addressing_style": "path"}}}
+    return found
+
+
 def is_aws(endpoint: str) -> bool:
     """Whether an endpoint is AWS's own, where a bucket is part of the host name."""
     return str(urlsplit(endpoint).hostname).endswith((".amazonaws.com", ".amazonaws.com.cn"))

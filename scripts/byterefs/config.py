@@ -20,6 +20,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
+from byterefs import urls
 from byterefs.errors import ConfigError
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "config" / "schema"
@@ -71,6 +72,7 @@ def load(path: Path) -> dict[str, Any]:
     """One dataset config with every default filled and its paths made absolute."""
     dataset = check(_worded(read(path)), "dataset", str(path))
     _check_names(dataset, path)
+    _check_secrets(dataset, path)
     _check_select(dataset, path)
     _check_eras(dataset, path)
     _fill_file_name(dataset, path)
@@ -205,6 +207,21 @@ def _check_names(dataset: Mapping[str, Any], path: Path) -> None:
         raise ConfigError(f"{path}: dataset: {name!r} is a reserved name; give it another one")
 
 
+def _check_secrets(value: Any, path: Path, place: str = "") -> None:
+    """Refuse an address that holds a password or a signature; it is not shown."""
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    for key, item in items:
+        here = f"{place}.{key}" if place else str(key)
+        for text in (key, item):
+            if isinstance(text, str) and urls.secret(text):
+                raise ConfigError(
+                    f"{path}: {here.partition('?')[0].rpartition('@')[2]}: an address with a password or a signature "
+                    "does not belong in a config; name a profile of the AWS configuration, or a public address"
+                )
+        if isinstance(item, Mapping | list):
+            _check_secrets(item, path, here)
+
+
 def _check_select(dataset: Mapping[str, Any], path: Path) -> None:
     pattern = dataset["source"]["pattern"]
     try:
@@ -272,6 +289,11 @@ def _fill_file_name(dataset: dict[str, Any], path: Path) -> None:
 
 def _check_targets(dataset: Mapping[str, Any], path: Path) -> None:
     targets = ["access", *dataset["remap"]]
+    for target in dataset["targets"]:
+        if target not in targets:
+            raise ConfigError(
+                f"{path}: targets.{target}: there is no such target; `remap` makes these: {', '.join(targets)}"
+            )
     used = [(f"sync.{i}.target", s["target"]) for i, s in enumerate(dataset["sync"])]
     sqlite = dataset["emit"].get("sqlite", {}).get("sources")
     used += [("emit.sqlite.sources", sqlite)] if sqlite else []

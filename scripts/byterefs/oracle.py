@@ -271,7 +271,9 @@ def is_grib(source: str) -> bool:
 def open_group(path: str, driver: str) -> Any:
     """``(dataset, root group)``, or the reason why GDAL cannot open the path with this driver."""
     try:
-        dataset = gdal.OpenEx(path, gdal.OF_MULTIDIM_RASTER, allowed_drivers=[driver])
+        # elsewhere each name of a side file would be a request
+        alone: dict[str, Any] = {"sibling_files": []} if path.startswith("/vsi") else {}
+        dataset = gdal.OpenEx(path, gdal.OF_MULTIDIM_RASTER, allowed_drivers=[driver], **alone)
         return (dataset, dataset.GetRootGroup())
     except RuntimeError as error:
         return words(error)

@@ -13,7 +13,7 @@ from typing import Any
 from byterefs import FORMAT, consistency_page, consistency_table, urls, vrt
 from byterefs.compose import Plan, compose
 from byterefs.discover import select
-from byterefs.errors import ByteRefsError, PlanError
+from byterefs.errors import ByteRefsError, PlanError, RemapError
 from byterefs.files import canonical, digest, replacing, write_json
 from byterefs.grid import elements
 from byterefs.physical import Physical
@@ -37,6 +37,7 @@ def plan(store: Path, out: Path, config: Mapping[str, Any]) -> dict[str, Any]:
             chosen, report["lost"] = choose(physical, config)
             made = compose(physical, chosen, config, report)
         check_remap(made.order, remap)
+        check_allowed(made.order, remap, config["targets"])
         text = vrt.write(made.all_arrays, made.root, made.root_dtypes)
     except ByteRefsError as e:
         write_report(out, {**report, "refused": str(e)})
@@ -50,6 +51,7 @@ def plan(store: Path, out: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "varying": canonical(list(made.varying)),
         "prefix": provider_prefix(config),
         "order": canonical(list(made.order)),
+        "endpoints": canonical(endpoints(config)),
         "wanted": canonical(list((config.get("scan") or {}).get("arrays") or [])),
         "eras": canonical(list(made.eras)),
         "across": canonical(sorted(made.across)),
@@ -98,6 +100,30 @@ def check_remap(sources: Sequence[str], remap: Mapping[str, Mapping[str, str]]) 
     for target, rules in sorted(remap.items()):
         for source in sources:
             urls.remap(source, list(rules.items()), target=target)
+
+
+def endpoints(config: Mapping[str, Any]) -> dict[str, str]:
+    """Target -> the address of the object store that serves its paths, where the config names one."""
+    own = config["source"].get("endpoint")
+    said = {t: str(told["endpoint"]) for t, told in config["targets"].items() if "endpoint" in told}
+    return ({"access": str(own)} if own else {}) | said
+
+
+def check_allowed(
+    sources: Sequence[str],
+    remap: Mapping[str, Mapping[str, str]],
+    targets: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Refuse a target that would serve a source under none of the prefixes that it allows (RemapError)."""
+    for target, told in sorted(targets.items()):
+        rules = list(remap.get(target, {}).items())
+        for source in sources if "allow" in told else ():
+            path = urls.remap(source, rules, target=target)
+            if not urls.allowed(path, told["allow"]):
+                raise RemapError(
+                    f"{source}: target {target!r} would serve it as {path}, and it allows only "
+                    f"{', '.join(told['allow'])}; correct remap.{target}, or add the prefix to targets.{target}.allow"
+                )
 
 
 def provider_prefix(config: Mapping[str, Any]) -> str | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from byterefs.errors import SyncError
 from byterefs.files import covers, digest
@@ -52,6 +55,8 @@ class Tree:
     latest: bytes
     refused: dict[str, str] = field(default_factory=dict)
     """form -> why it is not published"""
+    verbatim: str | None = None
+    """a source's own path that the form sqlite carries where the target serves another one"""
 
     @property
     def files(self) -> dict[str, Held]:
@@ -69,6 +74,7 @@ def tree(results: Path, verified: Sequence[Path], target: str, repository: Path)
         dataset = view.dataset
         held = {form: files(folder) for form, folder in forms.items() if form != "icechunk"}
         repo = icechunk(view, forms["icechunk"], target, repository) if "icechunk" in forms else {}
+        shown = verbatim(view, forms["sqlite"], target) if "sqlite" in forms else None
     flat = {f"{form}/{n}": h for form, found in held.items() for n, h in found.items()}
     version = digest({key: h.sha256 for key, h in flat.items()})[:16]
     versioned = {f"v/{version}/{key}": h for key, h in sorted(flat.items())}
@@ -86,7 +92,8 @@ def tree(results: Path, verified: Sequence[Path], target: str, repository: Path)
         else None,
     }
     text = json.dumps(latest, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
-    return Tree(dataset, version, versioned, repo, current(dataset, held), text.encode(), refused)
+    files_ = current(dataset, held)
+    return Tree(dataset, version, versioned, repo, files_, text.encode(), refused, shown)
 
 
 def proven(
@@ -148,6 +155,16 @@ def icechunk(view: View, folder: Path, target: str, repository: Path) -> dict[st
         f"icechunk/{n}": h for n, h in files(repository).items() if not n.startswith("overwritten/")
     }
     return {key: found[key] for key in sorted(found, key=lambda k: (k == REPO, k))}
+
+
+def verbatim(view: View, folder: Path, target: str) -> str | None:
+    """A source's own path that the published store carries where the target serves another one; None without."""
+    with closing(
+        sqlite3.connect(f"file:{quote(str(folder / 'store.sqlite'))}?mode=ro", uri=True)
+    ) as con:
+        has = {source for (source,) in con.execute("SELECT source FROM sources")}
+    pairs = zip(view.sources, view.paths(target), strict=True)
+    return next((s.source for s, path in pairs if s.source in has and s.source != path), None)
 
 
 def snapshot(repository: Path) -> str:

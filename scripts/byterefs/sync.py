@@ -80,13 +80,21 @@ def publish(receipt: Path, place: Shelf, target: str, verified: Sequence[Path]) 
         place.learn((held.path, held.sha256) for held in made.files.values())
         before = Before.of(place, receipt)
         before.refuse_other(made.dataset, receipt)
+        if made.verbatim and before.latest is None:
+            log.warning(
+                "%s: the form sqlite publishes the sources' own paths, %s for one, with the rules of every target; "
+                "emit.sqlite.sources: %s publishes the target's", place.where, made.verbatim, target,
+            )  # fmt: skip
         broken = before.broken(made, receipt)
         counts = Counter({"repaired": len(broken)} if broken else {})
         data = {k: h for k, h in {**made.versioned, **made.icechunk}.items() if k != REPO}
         counts += fill(place, data, before)
         arrived(place, data)
         if REPO in made.icechunk:
-            counts[turn(place, REPO, made.icechunk[REPO].path.read_bytes(), before.repo)] += 1
+            repo = made.icechunk[REPO]
+            if repo.sha256 != before.sha256(REPO):
+                before.intend(receipt, repo.sha256)
+            counts[turn(place, REPO, repo.path.read_bytes(), before.repo)] += 1
         if made.versioned:
             place.touch(f"v/{made.version}")
         counts[turn(place, LATEST, made.latest, before.latest)] += 1
@@ -114,6 +122,9 @@ class Before:
         self.place, self.there = place, there
         self.keys: Keys = {k: (size, sha) for k, (size, sha) in left.get("keys", {}).items()}
         self.orphans: list[str] = list(left.get("orphans", []))
+        self.left = dict(left)
+        self.intended: list[str] = list(left.get("intended", []))
+        """sha256 of what a sync that was killed may have put in place of `repo`"""
         self.latest = place.get(LATEST)
         self.repo = place.get(REPO) if REPO in there else None
 
@@ -146,6 +157,13 @@ class Before:
                 f"give sync.to a place of its own"
             )
 
+    def intend(self, receipt: Path, sha256: str) -> None:
+        """Note that `repo` is about to hold something else, for a sync that comes after a kill."""
+        self.intended = [*self.intended, sha256]
+        write_json(
+            state_of(receipt), {"to": self.place.where, **self.left, "intended": self.intended}
+        )
+
     def broken(self, made: Tree, receipt: Path) -> list[str]:
         """Immutable files that are not what the last sync left, and that this one brings again.
 
@@ -157,8 +175,7 @@ class Before:
                 continue
             now = self.sha256(key)
             pending = made.files.get(key)
-            # a killed sync may have replaced `repo` already
-            if now == sha256 or (key == REPO and pending and now == pending.sha256):
+            if now == sha256 or (key == REPO and now in self.intended):
                 continue
             if pending and pending.sha256 == sha256:
                 log.warning(

@@ -7,6 +7,7 @@ A *source* is kept verbatim as it was opened: a plain path, ``/vsicurl/https://â
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote, unquote
 
@@ -86,6 +87,23 @@ def matches(path: str, prefix: str) -> bool:
 def longest_first(rules: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Remap rules in the order in which they are tried: longest prefix first, then by name."""
     return sorted(rules, key=lambda rule: (-len(rule[0]), rule))
+
+
+def allowed(path: str, prefixes: Iterable[str]) -> bool:
+    """Whether a path lies under one of some prefixes, however either is spelled."""
+    return any(matches(to_url(path), to_url(prefix)) for prefix in prefixes)
+
+
+SECRET = re.compile(
+    r"://[^/?#@]*:[^/?#@]*@|[?&](?:[\w-]*signature|sig|[\w-]*token|[\w-]*key|password|AWSAccessKeyId)=",
+    re.IGNORECASE,
+)
+"""a user with a password, and what signs an address"""
+
+
+def secret(path: str) -> bool:
+    """Whether an address holds what opens it: it must not be written anywhere."""
+    return SECRET.search(path) is not None
 
 
 def remap(path: str, rules: Rules, *, target: str) -> str:

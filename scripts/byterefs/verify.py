@@ -19,7 +19,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from byterefs import artefact, emitters, progress, proofs, published, sample, spelling, tables
+from byterefs import (
+    artefact,
+    emitters,
+    progress,
+    proofs,
+    public,
+    published,
+    sample,
+    spelling,
+    tables,
+)
 from byterefs.emitters import Reader
 from byterefs.errors import ByteRefsError, VerifyError
 from byterefs.files import covers, digest, replacing, write_json
@@ -41,7 +51,7 @@ COUNTS: tuple[str, ...] = (
     "coordinates_compared",
     "gaps_compared",
 )
-DEFAULTS: Mapping[str, Any] = {"new": "all", "sample": 24, "full": False}
+DEFAULTS: Mapping[str, Any] = {"new": "all", "sample": 24, "full": False, "public": False}
 
 
 def run(
@@ -162,11 +172,6 @@ def verify(
     options, planned = {**DEFAULTS, **options}, view
     if form == "vrt":
         view = view.across_eras()
-    if options.get("public"):
-        raise VerifyError(
-            "verify.public: asking the public copies is not built yet; set it to false, the rows of every "
-            "target are compared and its values are decoded from the sources as they were scanned"
-        )
     sources = proofs.check_sources(view.sources)
     with opened(view, form, out, target) as reader, Oracle() as oracle:
         work = Work(view, form, reader, oracle, options, previous, seed)
@@ -181,6 +186,10 @@ def verify(
             compare(work, task, ranges, axes)
         log.info("%s: %d windows are equal", form, len(tasks))
         report = reported(work, target, sources, ranges)
+        if options["public"] and view.remap.get(target):
+            chosen_ = [s for s in view.sources if s.source in read]
+            report["public"] = public.check(view, target, chosen_, work.seed_of("public"))
+            report["verified_via"] = "public"
         report["view"] = receipt(planned)["digest"]
         if form == "vrt" and target == "access":
             report["mosaic"] = check_mosaic(planned, full=bool(options["full"]))

@@ -206,6 +206,11 @@ class View:
             out.setdefault(target, []).append((prefix, replacement))
         return {target: urls.longest_first(rules) for target, rules in sorted(out.items())}
 
+    def endpoint(self, target: str) -> str | None:
+        """Address of the object store that holds the sources of a target; None where it is AWS, or no bucket."""
+        found: dict[str, str] = json.loads(self._meta.get("endpoints", "{}"))
+        return found.get(target)
+
     @property
     def targets(self) -> list[str]:
         """``access`` (the sources as they were opened), then the remap targets."""

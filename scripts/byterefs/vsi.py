@@ -41,7 +41,8 @@ def _bucket(bucket: str, access: tuple[str | None, ...]) -> None:
     from byterefs import buckets
 
     found = buckets.gdal_options(buckets.Access(*access))  # type: ignore[arg-type]
-    _options(f"/vsis3/{bucket}/", tuple(sorted(found.items())))
+    # no slash at the end: GDAL also asks for the bucket itself, and then for keys of the machine's cloud
+    _options(f"/vsis3/{bucket}", tuple(sorted(found.items())))
 
 
 @cache

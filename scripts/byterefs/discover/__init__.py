@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from byterefs import files, store
+from byterefs import files, store, urls
 from byterefs.discover import select
 from byterefs.errors import DiscoverError
 from byterefs.model import Source
@@ -66,6 +66,7 @@ def listed(config: Mapping[str, Any]) -> dict[str, Any]:
     provider = load(source["provider"])
     try:
         rows = {s.source: list(s[1:]) for s in provider.list(source)}
+        _refuse_secrets(rows)
     except DiscoverError as error:
         return {"refused": str(error)}
     told = {"told": True} if getattr(provider, "TOLD", False) else {}
@@ -83,6 +84,16 @@ def unsettled(rows: Mapping[str, Sequence[Any]], now: int) -> list[str]:
         for source, (_, mtime_ns, etag) in rows.items()
         if etag is None and mtime_ns and mtime_ns % 10**9 == 0 and now - mtime_ns < SETTLED
     ]
+
+
+def _refuse_secrets(sources: Iterable[str]) -> None:
+    """Refuse addresses that hold what opens them: a source is written into every form."""
+    for source in sources:
+        if urls.secret(source):
+            raise DiscoverError(
+                f"{urls.to_url(source).partition('?')[0].rpartition('@')[2]}: this source's address holds a password or "
+                "a signature, and it would be published; list the archive by addresses without one"
+            )
 
 
 def refresh(config: Mapping[str, Any], results: Path, *, allow_removal: bool = False) -> bool:

@@ -66,6 +66,8 @@ class Place:
 
     base: str = ""
     """address of the form's folder, a path or URL without a slash at its end; "" for the folder itself"""
+    endpoint: str = ""
+    """of the object store, where ``base`` is a bucket that is not AWS's"""
 
     def url(self, name: str = "") -> str:
         """A file of the form, or its folder, for readers that take URLs."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import icechunk as ic
 import numpy as np
@@ -30,12 +30,12 @@ VIRTUAL = 2
 """the kind of a virtual chunk in Icechunk's batches"""
 
 
-def container(name: str, url: str) -> ic.VirtualChunkContainer:
-    """A container over local files, HTTP or anonymous S3."""
-    return ic.VirtualChunkContainer(url, chunk_store(url), name=name)
+def container(name: str, url: str, endpoint: str | None = None) -> ic.VirtualChunkContainer:
+    """A container over local files, HTTP or anonymous S3, at an ``endpoint`` where it is not AWS's."""
+    return ic.VirtualChunkContainer(url, chunk_store(url, endpoint), name=name)
 
 
-def chunk_store(url: str) -> Any:
+def chunk_store(url: str, endpoint: str | None, *, anonymous: bool = True) -> Any:
     """The store that Icechunk reads a URL prefix from."""
     scheme, _, rest = url.partition("://")
     match scheme:
@@ -43,8 +43,13 @@ def chunk_store(url: str) -> Any:
             return ic.local_filesystem_store(rest)
         case "http" | "https":
             return ic.http_store({"allow_http": "true"} if scheme == "http" else {})
+        case "s3" if endpoint:
+            return ic.s3_store(
+                region=REGION, endpoint_url=endpoint, allow_http=endpoint.startswith("http://"), anonymous=anonymous,
+                s3_compatible=True, force_path_style=True,
+            )  # fmt: skip
         case "s3":
-            return ic.s3_store(region=REGION, anonymous=True)
+            return ic.s3_store(region=REGION, anonymous=anonymous)
     raise EmitError(
         f"{url}: Icechunk reads virtual chunks from file, http, https and s3, not from {scheme}; map "
         f"the prefix to one of these under remap:"
@@ -56,6 +61,18 @@ def credential(url: str) -> Any:
     if url.startswith("file://"):
         return LocalFileSystemAccess
     return HttpAccess if url.startswith("http") else ic.s3_anonymous_credentials()
+
+
+def reading(name: str, url: str) -> tuple[ic.VirtualChunkContainer, Any]:
+    """A container that is read here and now, and the access to it: buckets as sources are asked for."""
+    if not url.startswith("s3://"):
+        return container(name, url), credential(url)
+    from byterefs import buckets
+
+    endpoint, keys = buckets.endpoint(), buckets.keys()
+    store = chunk_store(url, endpoint, anonymous=keys is None)
+    told = ic.s3_anonymous_credentials() if keys is None else ic.s3_credentials(**cast(Any, keys))
+    return ic.VirtualChunkContainer(url, store, name=name), told
 
 
 def stored_config(out: Path) -> ic.RepositoryConfig:
@@ -70,6 +87,16 @@ def own_containers(config: ic.RepositoryConfig) -> dict[str, str]:
     """Slug -> URL prefix, as configured."""
     found = config.virtual_chunk_containers or {}
     return {str(c.name): c.url_prefix for c in found.values()}
+
+
+def own_endpoints(config: ic.RepositoryConfig) -> set[str | None]:
+    """The endpoints of the containers that are buckets, as configured."""
+    found = (config.virtual_chunk_containers or {}).values()
+    return {
+        getattr(cast(Any, c.store)._0, "endpoint_url", None)
+        for c in found
+        if c.url_prefix.startswith("s3://")
+    }
 
 
 class IcechunkReader:
@@ -94,9 +121,11 @@ class IcechunkReader:
     def session(self, out: Path, containers: Mapping[str, str]) -> ic.Session:
         """A session with these containers, whatever the configuration says."""
         config = stored_config(out)
+        told = {}
         for name, url in containers.items():
-            config.set_virtual_chunk_container(container(name, url))
-        access = ic.containers_credentials({url: credential(url) for url in containers.values()})
+            bound_here, told[url] = reading(name, url)
+            config.set_virtual_chunk_container(bound_here)
+        access = ic.containers_credentials(told)
         repo = ic.Repository.open(
             self._storage, config=config, authorize_virtual_chunk_access=access
         )

@@ -50,13 +50,18 @@ class KerchunkReader:
         self._copy = Path(tempfile.mkdtemp(prefix="byterefs-kerchunk-"))
         self._remove = weakref.finalize(self, shutil.rmtree, self._copy, ignore_errors=True)
         self._copied: set[str] = set()
+        self._protocols = {"file"}
         shutil.copy(out / ".zmetadata", self._copy)
+        self._group = self.group()
+
+    def group(self) -> zarr.Group:
+        """The copy through fsspec, which has to be told the protocols of the paths."""
+        options = {p: remote(p) for p in self._protocols}
+        told: dict[str, Any] = {"fs": options} if len(options) > 1 else {"remote_protocol": "file"}
         store = zarr.storage.FsspecStore.from_url(
-            "reference://",
-            storage_options={"fo": str(self._copy), "remote_protocol": "file"},
-            read_only=True,
+            "reference://", storage_options={"fo": str(self._copy), **told}, read_only=True
         )
-        self._group = zarr.open_group(store, mode="r", zarr_format=2)
+        return zarr.open_group(store, mode="r", zarr_format=2)
 
     def close(self) -> None:
         """Remove the copies of the partitions."""
@@ -132,10 +137,24 @@ class KerchunkReader:
         self._copied.add(file)
         table = pq.read_table(self.out / file)
         path = table["path"].combine_chunks().dictionary_encode()
-        mapped = pa.array([self.access(p) for p in path.dictionary.to_pylist()], pa.string())
+        here = [self.access(p) for p in path.dictionary.to_pylist()]
+        mapped = pa.array(here, pa.string())
         table = table.set_column(0, "path", pa.DictionaryArray.from_arrays(path.indices, mapped))
         (self._copy / file).parent.mkdir(parents=True, exist_ok=True)
         write_table(table, self._copy / file)
+        protocols = self._protocols | {p.partition("://")[0] for p in here if "://" in p}
+        if protocols != self._protocols:
+            self._protocols = protocols
+            self._group = self.group()
+
+
+def remote(protocol: str) -> dict[str, Any]:
+    """Options of the file system of a protocol; zarr asks for asynchronous ones where there are any."""
+    if protocol == "s3":
+        from byterefs import buckets
+
+        return buckets.fsspec_options()
+    return {} if protocol == "file" else {"asynchronous": True}
 
 
 def normal(window: tuple[slice, ...], shape: Sequence[int]) -> list[slice]:

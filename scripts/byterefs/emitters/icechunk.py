@@ -34,9 +34,11 @@ from byterefs.emitters._icechunk import (
 )
 from byterefs.emitters._icechunk_reader import (
     CONTAINERS,
+    REGION,
     IcechunkReader,
     container,
     own_containers,
+    own_endpoints,
     stored_config,
 )
 from byterefs.emitters._parts import OPENING, Flat, inline_values
@@ -169,6 +171,7 @@ class Loader:
                 for n, flat in self.flats.items()
             },
             "containers": self.places.urls("access"),
+            "endpoint": self.view.endpoint("access"),
             "splits": self.splits,
         }
 
@@ -202,7 +205,7 @@ class Loader:
 
     def config(self) -> ic.RepositoryConfig:
         """Containers of the sources as they were opened, and manifest splits."""
-        return configured(self.now["containers"], self.splits)
+        return configured(self.now["containers"], self.splits, self.now["endpoint"])
 
     def build(self, folder: Path) -> None:
         """A new repository in ``folder``, in commits of whole splits."""
@@ -225,7 +228,7 @@ class Loader:
         """One commit of what changed; none if nothing did."""
         storage = ic.local_filesystem_storage(str(out))
         repo = ic.Repository.open(storage, config=self.config())
-        if any(self.before[key] != self.now[key] for key in ("containers", "splits")):
+        if any(self.before[key] != self.now[key] for key in ("containers", "endpoint", "splits")):
             repo.save_config()
         session = repo.writable_session("main")
         remove(session, (key.removesuffix("/zarr.json") for key in self.gone()))
@@ -272,12 +275,14 @@ class Loader:
                     yield piece
 
 
-def configured(containers: Mapping[str, str], splits: Mapping[str, int]) -> ic.RepositoryConfig:
+def configured(
+    containers: Mapping[str, str], splits: Mapping[str, int], endpoint: str | None
+) -> ic.RepositoryConfig:
     """Icechunk's defaults, the containers by slug, and the manifest splits."""
     config = ic.RepositoryConfig.default()
     config.storage = for_object_stores()
     for name, url in sorted(containers.items()):
-        config.set_virtual_chunk_container(container(name, url))
+        config.set_virtual_chunk_container(container(name, url, endpoint))
     if splits:
         config.manifest = splitting(splits)
     return config
@@ -338,12 +343,12 @@ def retarget(out: Path, view: View, target: str, to: Path) -> None:
     ic.set_logs_filter("error")
     wanted = container_urls(view, target)
     covered = {name: coverage(array) for name, array in view.arrays.items()}
-    if not up_to_date(out, to, wanted):
+    if not up_to_date(out, to, wanted, view.endpoint(target)):
         with rebuilt(to) as folder:
             shutil.copytree(out, folder, ignore=shutil.ignore_patterns("overwritten", CONTAINERS))
             config = stored_config(folder)
             for name, url in wanted.items():
-                config.set_virtual_chunk_container(container(name, url))
+                config.set_virtual_chunk_container(container(name, url, view.endpoint(target)))
             ic.Repository.open(
                 ic.local_filesystem_storage(str(folder)), config=config
             ).save_config()
@@ -352,13 +357,14 @@ def retarget(out: Path, view: View, target: str, to: Path) -> None:
     write_open(to, view, FORM, target, lines, covered)
 
 
-def up_to_date(out: Path, to: Path, containers: Mapping[str, str]) -> bool:
+def up_to_date(out: Path, to: Path, containers: Mapping[str, str], endpoint: str | None) -> bool:
     """Whether a copy holds the same snapshot with these containers."""
     if not (to / "repo").exists() or tip(out) != tip(to):
         return False
     config = stored_config(to)
     same_splits = str(config.manifest) == str(stored_config(out).manifest)
-    return same_splits and own_containers(config) == dict(containers)
+    same_places = own_containers(config) == dict(containers)
+    return same_splits and same_places and own_endpoints(config) <= {endpoint}
 
 
 def tip(out: Path) -> str:
@@ -396,9 +402,16 @@ def storage(place: Place) -> str:
     scheme, _, rest = place.url().partition("://")
     if scheme == "s3":
         bucket, _, prefix = rest.partition("/")
-        return f'icechunk.s3_storage(bucket="{bucket}", prefix="{prefix}", anonymous=True)'
-    name = "http_storage" if place.remote else "local_filesystem_storage"
-    return f'icechunk.{name}("{place.url()}")'
+        where = {"bucket": bucket, "prefix": prefix, "anonymous": True, "region": REGION}
+        if place.endpoint:
+            where |= {"endpoint_url": place.endpoint, "force_path_style": True}
+        if place.endpoint.startswith("http://"):
+            where["allow_http"] = True
+        return f"icechunk.s3_storage({', '.join(f'{k}={v!r}' for k, v in where.items())})"
+    if place.remote:
+        plain = ', {"allow_http": "true"}' if scheme == "http" else ""
+        return f'icechunk.http_storage("{place.url()}"{plain})'
+    return f'icechunk.local_filesystem_storage("{place.url()}")'
 
 
 # --- the proving reader ----------------------------------------------------------------------------

@@ -273,7 +273,10 @@ def opening(
     lines = {
         "gdal": [f"gdal mdim info 'ZARR:\"/vsikerchunk_parquet_ref/{{{place.gdal()}}}\"'"],
         "xarray": ["import xarray as xr", *registering(view.arrays.values(), "numcodecs")]
-        + [f"{name} = {call}{ {'fo': fo, **remotes(paths)}!r})" for name, fo in documents.items()],
+        + [
+            f"{name} = {call}{ {'fo': fo, **remotes(paths, view.endpoint(target))}!r})"
+            for name, fo in documents.items()
+        ],
     }
     if json:
         lines["gdal"].append(
@@ -288,12 +291,12 @@ def opening(
     return lines
 
 
-def remotes(paths: Sequence[str]) -> dict[str, Any]:
+def remotes(paths: Sequence[str], endpoint: str | None = None) -> dict[str, Any]:
     """The options of fsspec for the protocols that the paths use."""
     found = sorted({path.partition("://")[0] if "://" in path else "file" for path in paths}) or [
         "file"
     ]
-    options = {p: remote_options(p) for p in found}
+    options = {p: remote_options(p, endpoint) for p in found}
     if len(found) > 1:
         return {"fs": options}
     (protocol,) = found
@@ -302,11 +305,16 @@ def remotes(paths: Sequence[str]) -> dict[str, Any]:
     )
 
 
-def remote_options(protocol: str) -> dict[str, Any]:
+def remote_options(protocol: str, endpoint: str | None) -> dict[str, Any]:
     """Zarr asks for asynchronous file systems where there are any (s3.md, 2.4)."""
     match protocol:
         case "file":
             return {}
+        case "s3" if endpoint:
+            path_style = {"s3": {"addressing_style": "path"}}
+            return {
+                "anon": True, "asynchronous": True, "endpoint_url": endpoint, "config_kwargs": path_style,
+            }  # fmt: skip
         case "s3":
             return {"anon": True, "asynchronous": True}
     return {"asynchronous": True}
