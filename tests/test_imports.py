@@ -41,7 +41,7 @@ ORDER = [
     {"discover", "scanners", "scan", "store", "physical", "chunks", "slabs", "rows", "raster", "dimensions", "vrt", "vrt_plan", "roles", "checks", "arrays", "records", "consistency", "consistency_words", "consistency_table", "consistency_page", "engines", "tiles", "eras", "compose", "plan"},
     {"view"},
     {"emitters", "zarr_meta", "reader"},
-    {"verify", "oracle", "pixels", "fields", "stores", "artefact", "proofs", "rival", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "objects", "mirrors", "register", "announced", "sds", "stac", "cube", "times", "page", "report", "public"},
+    {"verify", "oracle", "pixels", "fields", "stores", "artefact", "proofs", "rival", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "objects", "mirrors", "register", "announced", "sds", "stac", "cube", "times", "page", "report", "public", "release"},
     {"stages", "entry", "provenance"},
 ]  # fmt: skip
 LEVEL = {module: level for level, modules in enumerate(ORDER) for module in modules}

@@ -141,16 +141,24 @@ class Bucket:
     def digest(self, key: str) -> str:
         """sha256 of an object; its bytes are read only if nothing with its ETag is known."""
         etag = self.mark(key)
-        if etag is None or etag not in self._sha256:
-            with self.speaking():
+        return self._sha256[etag] if etag in self._sha256 else self.reread(key)
+
+    def reread(self, key: str) -> str:
+        """sha256 of an object's bytes as they come now."""
+
+        def once() -> tuple[str, str, int]:
+            with buckets.speaking(f"{self.where}/{key}"):
                 answer = self.client.get_object(Bucket=self.bucket, Key=self.name(key))
                 found = hashlib.sha256()
                 for part in answer["Body"].iter_chunks(1 << 20):
                     found.update(part)
-            etag = answer["ETag"].strip('"')
-            self.saw(key, answer["ContentLength"], etag)
-            self._sha256[etag] = found.hexdigest()
-        return self._sha256[etag]
+                return found.hexdigest(), answer["ETag"].strip('"'), answer["ContentLength"]
+
+        with self.speaking():
+            sha256, etag, size = tried(once, f"{self.where}/{key}")
+        self.saw(key, size, etag)
+        self._sha256[etag] = sha256
+        return sha256
 
     def get(self, key: str) -> bytes | None:
         """The object's bytes; None where there is none."""
@@ -193,11 +201,7 @@ class Bucket:
         """What every upload of a file says."""
         with file.open("rb") as f:
             sha256 = hashlib.file_digest(f, "sha256").hexdigest()
-        caching = {} if key.startswith(("v/", "icechunk/")) else {"CacheControl": NEVER}
-        return {
-            "Bucket": self.bucket, "Key": self.name(key), "Metadata": {"sha256": sha256}, "ContentType": kind(key),
-            **caching,
-        }  # fmt: skip
+        return {"Bucket": self.bucket, "Key": self.name(key), **headers(key, sha256)}
 
     def put_parts(self, head: Mapping[str, Any], f: BinaryIO) -> str:
         """A large file in parts; aborted if one of them fails."""
@@ -236,14 +240,18 @@ class Bucket:
         if seen.size > COPIED:
             return False
         guard = {"CopySourceIfMatch": seen.etag} if seen.etag else {}
+        sha256 = other._sha256.get(seen.etag)
+        told = {"MetadataDirective": "COPY"}
+        if fixed(key) != fixed(to) and sha256 is not None:
+            told = {"MetadataDirective": "REPLACE", **headers(to, sha256)}
         with self.speaking():
             answer = self.client.copy_object(
-                Bucket=self.bucket, Key=self.name(to), MetadataDirective="COPY", **guard,
+                Bucket=self.bucket, Key=self.name(to), **told, **guard,
                 CopySource={"Bucket": other.bucket, "Key": other.name(key)},
             )  # fmt: skip
         etag = answer["CopyObjectResult"]["ETag"].strip('"')
-        if seen.etag in other._sha256:
-            self._sha256[etag] = other._sha256[seen.etag]
+        if sha256 is not None:
+            self._sha256[etag] = sha256
         self.saw(to, seen.size, etag)
         return True
 
@@ -339,6 +347,17 @@ class Absent(SyncError):
 def kind(key: str) -> str:
     """The media type of a key, for browsers."""
     return KINDS.get(PurePosixPath(key).suffix, "application/octet-stream")
+
+
+def fixed(key: str) -> bool:
+    """Whether what lies under a key never changes."""
+    return key.startswith("v/") or (key.startswith("icechunk/") and key.count("/") > 1)
+
+
+def headers(key: str, sha256: str) -> dict[str, Any]:
+    """What an object says of itself."""
+    caching = {} if fixed(key) else {"CacheControl": NEVER}
+    return {"Metadata": {"sha256": sha256}, "ContentType": kind(key), **caching}
 
 
 def md5(body: bytes) -> str:

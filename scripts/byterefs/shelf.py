@@ -50,6 +50,9 @@ class Shelf(Protocol):
     def digest(self, key: str) -> str:
         """sha256 of a key's bytes."""
 
+    def reread(self, key: str) -> str:
+        """The same of the bytes as they are read now, whatever is known of the key."""
+
     def get(self, key: str) -> bytes | None:
         """The bytes of a key; None where there is none."""
 
@@ -121,6 +124,10 @@ class Directory:
         if inode not in self._digests:
             self._digests[inode] = file_digest(self.root / key)
         return self._digests[inode]
+
+    def reread(self, key: str) -> str:
+        """sha256 of the file as it is read now."""
+        return file_digest(self.root / key)
 
     def get(self, key: str) -> bytes | None:
         """The file's bytes; None where there is none."""

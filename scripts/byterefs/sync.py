@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from byterefs import progress
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 KEEP_VERSIONS = 7
 KEEP_DAYS = 30.0
+NOTHING: Mapping[str, Held] = MappingProxyType({})
+NO_TWINS: Mapping[str, str] = MappingProxyType({})
 Keys = dict[str, tuple[int, str]]
 """key -> size in bytes, sha256"""
 
@@ -98,7 +101,7 @@ def publish(receipt: Path, place: Shelf, target: str, verified: Sequence[Path]) 
         if made.versioned:
             place.touch(f"v/{made.version}")
         counts[turn(place, LATEST, made.latest, before.latest)] += 1
-        counts += fill(place, made.current, before)
+        counts += fill(place, made.current, before, made.versioned)
         counts["deleted"] += sweep(place, made, before)
         keys = held_keys(place, made.files, before.keys)
         write_json(state_of(receipt), state(place, keys, before, made))
@@ -193,19 +196,27 @@ class Before:
         return found
 
 
-def fill(place: Shelf, files: Mapping[str, Held], before: Before) -> Counter[str]:
-    """Let keys hold files' bytes, the largest first, ``.zmetadata`` last; what had to be done."""
+def fill(
+    place: Shelf, files: Mapping[str, Held], before: Before, beside: Mapping[str, Held] = NOTHING
+) -> Counter[str]:
+    """Let keys hold files' bytes, the largest first, ``.zmetadata`` last; what had to be done.
+
+    ``beside`` are files that lie there by now: a server copies from them.
+    """
+    twins = {held.sha256: key for key, held in beside.items()}
     last = [k for k in files if k.endswith(".zmetadata")]
     first = sorted(files.keys() - set(last), key=lambda k: (-files[k].size, k))
     counts: Counter[str] = Counter()
     with ThreadPoolExecutor(place.concurrency) as pool:
-        done = pool.map(lambda key: put(place, key, files[key], before), first)
+        done = pool.map(lambda key: put(place, key, files[key], before, twins), first)
         counts.update(progress.counted(done, len(first), "sync"))
-    counts.update(put(place, key, files[key], before) for key in last)
+    counts.update(put(place, key, files[key], before, twins) for key in last)
     return counts
 
 
-def put(place: Shelf, key: str, held: Held, before: Before) -> str:
+def put(
+    place: Shelf, key: str, held: Held, before: Before, twins: Mapping[str, str] = NO_TWINS
+) -> str:
     """Let a key hold a file's bytes; what had to be done: unchanged, linked or put."""
     if before.there.get(key) == held.size and before.sha256(key) == held.sha256:
         return "unchanged"
@@ -214,6 +225,8 @@ def put(place: Shelf, key: str, held: Held, before: Before) -> str:
         twin = f"v/{before.version}/{key.split('/', 2)[2]}"
     if twin and twin != key and before.sha256(twin) == held.sha256:
         place.copy(twin, key)
+        return "linked"
+    if held.sha256 in twins and place.take(place, twins[held.sha256], key):
         return "linked"
     place.put(key, held.path)
     return "put"

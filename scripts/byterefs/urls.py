@@ -65,14 +65,24 @@ def to_https(path: str) -> str:
     return url
 
 
+def is_http(path: str) -> bool:
+    """Whether a path is an address of a web server, where names are percent-encoded already."""
+    return to_url(path).startswith(("http://", "https://"))
+
+
+def plain(path: str) -> str:
+    """A path as ``scheme://…`` with its names as a file system has them: decoded if it is an http address."""
+    return unquote(to_url(path)) if is_http(path) else to_url(path)
+
+
 def to_icechunk(path: str) -> str:
     """The URL of an Icechunk virtual location, percent-encoded (research/peers.md, B43)."""
-    scheme, _, rest = to_url(path).partition("://")
+    scheme, _, rest = plain(path).partition("://")
     return f"{scheme}://{quote(rest, safe=ICECHUNK_SAFE)}"
 
 
 def from_icechunk(url: str) -> str:
-    """The unencoded URL of an Icechunk location: the inverse of :func:`to_icechunk` on URLs."""
+    """The unencoded URL of an Icechunk location: :func:`plain` of what :func:`to_icechunk` was given."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{unquote(rest)}"
 
@@ -109,18 +119,26 @@ def secret(path: str) -> bool:
 def remap(path: str, rules: Rules, *, target: str) -> str:
     """``path`` with its longest matching prefix replaced (mdim-refs/0.2, "Remap at publish").
 
-    Without rules (the target ``access``) the path itself. Raises RemapError if no rule matches.
+    What follows the prefix is percent-encoded where files become addresses of a web server (``day 1.nc``,
+    ``day%201.nc``), and decoded the other way. Without rules (the target ``access``) the path itself. Raises RemapError if no rule matches.
     """
     if not rules:
         return path
     for prefix, replacement in longest_first(rules):
         if matches(path, prefix):
-            return replacement + path[len(prefix) :]
+            return replacement + carried(path[len(prefix) :], is_http(prefix), is_http(replacement))
     raise RemapError(
         f"{path}: no remap rule of target {target!r} covers this source (rules: "
         f"{', '.join(prefix for prefix, _ in longest_first(rules))}); add its prefix under "
         f"remap: {target}: or leave the source out with source.pattern"
     )
+
+
+def carried(rest: str, from_http: bool, to_http: bool) -> str:
+    """The part of a path behind a prefix, as the other side of a remap rule spells names."""
+    if from_http == to_http:
+        return rest
+    return quote(rest, safe=ICECHUNK_SAFE) if to_http else unquote(rest)
 
 
 def file_name(name: str) -> str:

@@ -247,11 +247,12 @@ def write_open(
     target: str,
     lines: Mapping[str, Sequence[str]],
     coverage: Mapping[str, Mapping[str, bool | str]],
+    notes: Sequence[str] = (),
 ) -> None:
     """Write ``open.json``, and ``OPEN.md`` rendered from it: how a stranger opens this form.
 
     ``lines`` are per reader the exact lines, relative to the form's folder; ``coverage`` says per array which
-    reader decodes it: True, or the reason why not. Arrays that the view was emitted without are added.
+    reader decodes it: True, or the reason why not; ``notes`` what a reader has to mind. Arrays that the view was emitted without are added.
     """
     prefixes = sorted(
         {
@@ -268,6 +269,7 @@ def write_open(
         "form": form,
         "target": target,
         "open": {reader: list(text) for reader, text in sorted(lines.items())},
+        "notes": list(notes),
         "prefixes": prefixes,
         "coverage": {array: dict(sorted(c.items())) for array, c in sorted(covered.items())},
     }
@@ -286,6 +288,8 @@ def rendered(content: Mapping[str, Any]) -> str:
     lines = [f"# {content['title']}: {content['form']}", ""]
     for reader, text in content["open"].items():
         lines += [f"## {reader}", "", "```", *text, "```", ""]
+    if content["notes"]:
+        lines += ["## To mind", "", *(f"- {note}" for note in content["notes"]), ""]
     lines += ["## Reads from", "", *(f"- `{p}`" for p in content["prefixes"]), ""]
     gaps = [
         f"- `{array}`, {reader}: {reason}"

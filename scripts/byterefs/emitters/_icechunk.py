@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import prod
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import icechunk as ic
 import numpy as np
@@ -83,7 +83,7 @@ class Places:
         slugs = {p: slug(p) for p in set(self.prefixes.values())}
         found = np.empty(len(self.prefixes), object)
         found[:] = [
-            f"vcc://{slugs[p]}/{quote(s[len(p) :], safe=urls.ICECHUNK_SAFE)}"
+            f"vcc://{slugs[p]}/{quote(below(s, p), safe=urls.ICECHUNK_SAFE)}"
             for s, p in self.prefixes.items()
         ]
         return found
@@ -92,7 +92,7 @@ class Places:
         """Slug -> URL prefix of each container for a target, unencoded; EmitError if it cannot serve."""
         found: dict[str, str] = {}
         for prefix in sorted(set(self.prefixes.values())):
-            url = urls.to_url(self.view.published(prefix, target))
+            url = urls.plain(self.view.published(prefix, target))
             # Icechunk 2.3 compares a container's URL, as it is written, with the decoded location
             if odd := set(url) & set("%#?"):
                 raise EmitError(
@@ -118,6 +118,12 @@ class Places:
         """
         only_here = self.view.targets == ["access"]
         return [checksum(s, only_here=only_here) for s in self.view.sources]
+
+
+def below(source: str, prefix: str) -> str:
+    """The part of a source behind a prefix, with names as a file system has them."""
+    rest = source[len(prefix) :]
+    return unquote(rest) if urls.is_http(source) else rest
 
 
 def checksum(source: Source, *, only_here: bool) -> Checksum:

@@ -176,7 +176,7 @@ def bound(url: str, access: Callable[[str], str]) -> str:
     """A container's URL prefix where ``access`` says that it can be read."""
     published = urls.to_icechunk(url)
     here = access(published)
-    return url if here == published else urls.to_url(here)
+    return url if here == published else urls.plain(here)
 
 
 def describe(array: zarr.Array[Any]) -> Described:

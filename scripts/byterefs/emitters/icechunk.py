@@ -56,6 +56,8 @@ from byterefs.zarr_meta import (
 
 PER_TARGET = False
 FORM = "icechunk"
+NOTES = ("the gdal line needs GDAL 3.14 or newer, whose Zarr driver reads Icechunk",)
+"""what a reader has to mind"""
 BATCH_ROWS = 1_000_000
 """rows of one commit of a bulk load: a commit costs splits x rows (s3.md, 4.2)"""
 
@@ -84,7 +86,7 @@ def emit(
     write_json_if_changed(out / CONTAINERS, containers)
     shutil.rmtree(out / "overwritten", ignore_errors=True)
     lines = opening(view, target="access", options=options, place=Place())
-    write_open(out, view, FORM, "access", lines, covered)
+    write_open(out, view, FORM, "access", lines, covered, NOTES)
     return {**loader.now, "pieces": loader.pieces, "files": files(out)}
 
 
@@ -354,7 +356,7 @@ def retarget(out: Path, view: View, target: str, to: Path) -> None:
             ).save_config()
             shutil.rmtree(folder / "overwritten", ignore_errors=True)
     lines = opening(view, target=target, options={}, place=Place())
-    write_open(to, view, FORM, target, lines, covered)
+    write_open(to, view, FORM, target, lines, covered, NOTES)
 
 
 def up_to_date(out: Path, to: Path, containers: Mapping[str, str], endpoint: str | None) -> bool:

@@ -30,6 +30,13 @@ from byterefs.zarr_meta import attributes, groups, one_fill, refuse_codec, regis
 
 PER_TARGET = True
 RECORD_SIZE = 100_000
+NOTES = (
+    "fsspec over HTTP takes the folder for the Parquet layout by its name: serve it under one that ends in .parq, as "
+    "current.parq does, and open it without a slash at its end; with one at its end other names work where the server "
+    "takes // for / (Ceph does not)",
+    "the engine is fastparquet (fsspec cannot be told another), and s3:// paths are read by s3fs",
+)
+"""what a reader has to mind (research/s3.md, 2.4)"""
 FORM = "kerchunk"
 GDAL_IDS = {"blosc", "gzip", "lz4", "lzma", "shuffle", "zlib", "zstd"}
 """codecs that GDAL's Zarr driver decodes"""
@@ -60,7 +67,7 @@ def emit(
     parts.bytes(".zmetadata", canonical({"metadata": metadata, "record_size": record}).encode())
     result = {**parts.finish(), "gaps": gaps}
     lines = opening(view, target=target, options=options, place=Place())
-    write_open(out, view, FORM, target, lines, covered)
+    write_open(out, view, FORM, target, lines, covered, NOTES)
     return result
 
 
