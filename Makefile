@@ -52,3 +52,35 @@ s3-demo: setup ## the demo on object storage: built from a bucket, published, mi
 
 release-check: setup ## read again what is published: drift, broken links, sources that are gone or stale
 	@$(PY) scripts/release_check.py $(ARGS)
+
+bench-oisst: setup ## OISST at full length: first build, no-op, one new day (bench/README.md)
+	@$(PY) bench/oisst.py $(ARGS)
+
+census: setup ## every data file below DATA through every form, against an oracle; a line each in OUT
+	@$(PY) scripts/census.py --data $(DATA) --out $(OUT) $(ARGS)
+
+bench-reader: setup ## the table reader against GDAL on the VRT, over HTTP with latency (bench/README.md)
+	@$(PY) -W ignore bench/reader.py $(ARGS)
+
+lint: setup ## ruff, snakefmt, mypy, snakemake --lint
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m snakefmt --check Snakefile rules
+	@$(PY) -m mypy
+	@$(PY) -m mypy scripts/demo.py scripts/serve.py scripts/demonstration scripts/daily.py scripts/unattended scripts/census.py scripts/tally
+	@$(PY) -m snakemake --lint
+
+format: setup ## the layout that lint asks for
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+	@$(PY) -m snakefmt Snakefile rules
+
+page-bundle: ## the live map's JavaScript from page/, with npm, which nothing else needs
+	@cd page && npm ci --silent && npm run --silent build
+
+lock: setup ## envs/requirements.txt from envs/requirements.in; ARGS=--upgrade for the newest
+	@sh envs/lock.sh $(ARGS)
+
+clean: ## what was made here but for your results: .venv, the demo, caches
+	rm -rf .venv build dist archive/demo results/demo logs/demo .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

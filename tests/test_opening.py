@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import warnings
 from collections.abc import Iterator
@@ -160,6 +161,7 @@ def test_tables_are_opened_in_a_fetched_copy_by_python_and_duckdb(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # a stranger closes nothing
             exec("\n".join(lines["python"]), left)
+            gc.collect()
         if form == "parquet":
             assert left["rows"].read_all().num_rows == 2
             with duckdb.connect() as con:

@@ -150,8 +150,11 @@ class Work:
 
         Arrays of as many slabs have one seed, so that a source which is opened for one serves all.
         """
-        slabs = len(self.view.arrays[array].placements)
-        return int(digest([self.seed, self.form, slabs])[:16], 16)
+        return self.drawn(len(self.view.arrays[array].placements))
+
+    def drawn(self, what: int | str) -> int:
+        """A seed of its own for one kind of draw."""
+        return int(digest([self.seed, self.form, what])[:16], 16)
 
 
 def verify(
@@ -188,7 +191,7 @@ def verify(
         report = reported(work, target, sources, ranges)
         if options["public"] and view.remap.get(target):
             chosen_ = [s for s in view.sources if s.source in read]
-            report["public"] = public.check(view, target, chosen_, work.seed_of("public"))
+            report["public"] = public.check(view, target, chosen_, work.drawn("public"))
             report["verified_via"] = "public"
         report["view"] = receipt(planned)["digest"]
         if form == "vrt" and target == "access":
