@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from building import build, config, replan, scan_into
+from byterefs import vrt_plan
 from byterefs.emitters._kerchunk import quiet
 from byterefs.errors import PlanError
 from byterefs.files import covers
@@ -291,3 +292,21 @@ def test_real_sources_that_differ_are_eras_in_every_form(
     assert [e["era"] for e in report["eras"]] == eras
     assert because in report["eras"][1]["because"][0]
     assert not [name for name, why in report["across"].items() if why is None]
+
+
+@pytest.mark.parametrize("engine", ["mosaic", "vrt"])
+def test_eras_are_cut_from_what_any_engine_places(tmp_path, engine):
+    files = two_eras(tmp_path, shuffle=False)
+    handed = tmp_path / "handed.vrt"
+    vrt_plan.mosaic(list(map(str, files)), ["sst"], handed)
+    with build(tmp_path, files, plan={**AUTO, "engine": engine, "vrt": str(handed)}) as view:
+        assert arrays_of(view) == {
+            f"{FIRST}/sst": ["20260101", "20260102"],
+            f"{SECOND}/sst": ["20260103", "20260104"],
+        }
+        group, _keep = opened(view.vrt)
+        for name, days in (("sst", range(4)), (f"{SECOND}/sst", (2, 3))):
+            got = group.OpenMDArrayFromFullname(f"/{name}").ReadAsArray()
+            assert got.tobytes() == np.concatenate([values(n) for n in days]).tobytes()
+        time = view.arrays[f"{SECOND}/time"]
+        assert np.frombuffer(time.values, time.dtype).tolist() == [17534, 17535]
