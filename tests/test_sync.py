@@ -293,11 +293,11 @@ def test_icechunk_files_that_the_repository_lost_stay_for_readers_in_flight(
 
 
 class Dying(Directory):
-    """A directory whose publisher is killed before its n-th put, and before the swap at the latest."""
+    """A directory whose publisher is killed before its n-th put, and before it swaps ``last`` at the latest."""
 
-    def __init__(self, where: Path, puts: int) -> None:
+    def __init__(self, where: Path, puts: int, last: str) -> None:
         super().__init__(where)
-        self.left = puts
+        self.left, self.last = puts, last
 
     def put(self, key: str, file: Path) -> None:
         self.left -= 1
@@ -306,15 +306,22 @@ class Dying(Directory):
         super().put(key, file)
 
     def swap(self, key: str, new: bytes, expected: bytes | None) -> bool:
-        os.kill(os.getpid(), signal.SIGKILL)
+        if key == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
         return super().swap(key, new, expected)
 
 
-def dying(results: Results, place: Path, puts: int) -> None:
+def dying(results: Results, place: Path, puts: int, last: str) -> None:
     """What runs in the process that is killed."""
-    sync.publish(
-        results.folder / "sync" / "here.json", Dying(place, puts), "access", results.proofs
-    )
+    shelf = Dying(place, puts, last)
+    sync.publish(results.folder / "sync" / "here.json", shelf, "access", results.proofs)
+
+
+def killed(*arguments: object) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=dying, args=arguments)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("puts", [0, 3, 1000])
@@ -326,12 +333,7 @@ def test_a_killed_sync_shows_nothing_new_and_resumes(
     pointer = latest(place)
     whole = {k: s for k, s in published(place).items() if k.startswith(f"v/{pointer['version']}")}
     grow(results, results.folder.parent / "archive", 4, 4)
-    process = multiprocessing.get_context("spawn").Process(
-        target=dying, args=(results, place, puts)
-    )
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    killed(results, place, puts, "icechunk/repo")
     assert latest(place) == pointer
     assert whole.items() <= published(place).items()
     receipt = publish(results, place)
@@ -341,6 +343,21 @@ def test_a_killed_sync_shows_nothing_new_and_resumes(
     fresh = {k: s for k, s in published(other).items() if not k.startswith("icechunk/repo")}
     assert fresh.items() <= published(place).items()
     assert not list(place.rglob("*.part"))
+
+
+@pytest.mark.parametrize("repeated", [1, 2])
+def test_a_sync_killed_between_its_two_pointers_resumes_with_what_arrived_since(
+    results: Results, tmp_path: Path, repeated: int
+) -> None:
+    place, archive = tmp_path / "place", results.folder.parent / "archive"
+    publish(results, place)
+    for day in range(4, 4 + repeated):
+        grow(results, archive, day, day)
+        killed(results, place, 1000, "latest.json")
+    grow(results, archive, 4 + repeated, 4 + repeated)
+    receipt = publish(results, place)
+    assert latest(place)["version"] == receipt["version"]
+    assert receipt["counts"].get("repaired", 0) == 0
 
 
 def test_a_second_publisher_is_refused_while_one_is_at_work(

@@ -11,7 +11,7 @@ import json
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,9 +102,13 @@ def publish(receipt: Path, place: Shelf, target: str, verified: Sequence[Path]) 
             place.touch(f"v/{made.version}")
         counts[turn(place, LATEST, made.latest, before.latest)] += 1
         counts += fill(place, made.current, before, made.versioned)
-        counts["deleted"] += sweep(place, made, before)
+        gone = unneeded(place, made, before)
         keys = held_keys(place, made.files, before.keys)
+        keys = {key: held for key, held in keys.items() if key not in gone}
+        # before anything is deleted: a sync killed while it deletes is then no stranger's edit
         write_json(state_of(receipt), state(place, keys, before, made))
+        delete(place, gone)
+        counts["deleted"] += len(gone)
     return {
         "target": target,
         "version": made.version,
@@ -254,8 +258,8 @@ def turn(place: Shelf, key: str, new: bytes, before: bytes | None) -> str:
     return "put"
 
 
-def sweep(place: Shelf, made: Tree, before: Before) -> int:
-    """Remove what no reader needs any more: old versions, orphans of Icechunk, names that are gone."""
+def unneeded(place: Shelf, made: Tree, before: Before) -> set[str]:
+    """What no reader needs any more: old versions, orphans of Icechunk, names that are gone."""
     now = set(made.files)
     gone = [k for k in before.there if k.startswith("current.") and k not in now]
     gone += [k for version in expired(place, made) for k in place.list(f"v/{version}")]
@@ -264,9 +268,13 @@ def sweep(place: Shelf, made: Tree, before: Before) -> int:
             place.touch(key)  # the grace of readers in flight begins now
         elif place.age(key) > KEEP_DAYS:
             gone.append(key)
+    return set(gone)
+
+
+def delete(place: Shelf, keys: Iterable[str]) -> None:
+    """Remove keys, several at a time."""
     with ThreadPoolExecutor(place.concurrency) as pool:
-        list(pool.map(place.delete, gone))
-    return len(gone)
+        list(pool.map(place.delete, sorted(keys)))
 
 
 def expired(place: Shelf, made: Tree) -> list[str]:
