@@ -251,6 +251,13 @@ def test_batches_hold_every_source_once_in_order_and_none_is_too_large(
     assert all(1 <= len(part) <= limit for part in parts)
 
 
+def test_an_archive_is_cut_into_the_same_batches_wherever_it_lies() -> None:
+    here, there = ([Source(f"{root}/{d}", 1, 1) for d in days(200)] for root in ("/a", "/b/c"))
+    parts = [list(discover.batched(here, 8, "/a")), list(discover.batched(there, 8, "/b/c"))]
+    assert [len(part) for part in parts[0]] == [len(part) for part in parts[1]]
+    assert len(parts[0]) > 25
+
+
 def test_a_source_that_arrives_in_front_leaves_most_batches_as_they_were(tmp_path: Path) -> None:
     config = make(tmp_path, batch=8)
     before, _ = discover.pending(listing(days(200)), {}, config)

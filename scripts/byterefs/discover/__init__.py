@@ -202,21 +202,24 @@ def pending(
     ]
     batches = {
         files.digest([now["version"], *part])[:16]: [s.source for s in part]
-        for part in batched(todo, config["scan"]["batch"])
+        for part in batched(todo, config["scan"]["batch"], select.root(config["source"]))
     }
     return batches, removed
 
 
-def batched(sources: Iterable[Source], limit: int) -> Iterator[list[Source]]:
-    """Runs of at most ``limit`` sources, cut after a source whose own name says so.
+def batched(sources: Iterable[Source], limit: int, root: str = "") -> Iterator[list[Source]]:
+    """Runs of at most ``limit`` sources, cut after a source whose own name below ``root`` says so.
 
     A source that arrives changes the run it falls into and no other, so scans that a killed run had
-    finished are still of use.
+    finished are still of use; an archive is cut alike wherever it lies.
     """
     part: list[Source] = []
     for source in sources:
         part.append(source)
-        if len(part) == limit or int(files.digest(source.source)[:8], 16) % limit == 0:
+        if (
+            len(part) == limit
+            or int(files.digest(select.below(source.source, root))[:8], 16) % limit == 0
+        ):
             yield part
             part = []
     if part:
