@@ -12,10 +12,10 @@ from typing import Any
 import cftime
 import numpy as np
 
-from byterefs import axis, codecs
+from byterefs import axis
 from byterefs.errors import PlanError, ScanError
-from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
-from byterefs.scanners._common import record
+from byterefs.model import Source, SourceArray, SourceScan
+from byterefs.scanners._derived import derived
 
 
 def groups(source: Source, rules: Mapping[str, Any]) -> dict[str, str]:
@@ -71,20 +71,8 @@ def coordinate(source: Source, concat: str, text: str, rule: Mapping[str, Any]) 
             "standard_name": "time",
             "axis": "T",
         }
-    meta = ArrayMeta(
-        array=concat,
-        dims=(concat,),
-        shape=(1,),
-        chunks=(1,),
-        dtype=dtype.newbyteorder("<").str,
-        fill=None,
-        codec=codecs.PLAIN,
-        info="",
-        attrs=attrs,
-        attr_dtypes=dict.fromkeys(attrs, "str"),
-        layout="derived",
-    )
-    return record(meta, None, np.array([value], meta.dtype), True)
+    values = np.array([value], dtype.newbyteorder("<"))
+    return derived(concat, (concat,), values, attrs)
 
 
 def instant(text: str, rule: Mapping[str, Any], what: str) -> Fraction:

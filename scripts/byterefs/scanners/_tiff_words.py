@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from tifffile import TiffPage
 
-from byterefs.codecs import attr_json
 from byterefs.model import ABSENT
 from byterefs.scanners._common import Attributes, Chunks, Unsupported
+from byterefs.scanners._derived import attributes
 from byterefs.scanners._tiff_codec import WITHIN
 from byterefs.scanners._tiff_geo import is_point
 
@@ -26,12 +26,6 @@ TEXTS = {
     33432: "TIFFTAG_COPYRIGHT",
 }
 """tags of text, by GDAL's names"""
-
-
-def attributes(found: Mapping[str, Any]) -> Attributes:
-    """Values as JSON, and their dtypes."""
-    pairs = {name: attr_json(value) for name, value in sorted(found.items())}
-    return {n: v for n, (v, _) in pairs.items()}, {n: d for n, (_, d) in pairs.items()}
 
 
 def image(

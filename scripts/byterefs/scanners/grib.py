@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from byterefs import codecs, grib
+from byterefs import grib
 from byterefs.errors import ByteRefsError, ScanError
 from byterefs.model import ABSENT, ArrayMeta, Ints, Key, Source, SourceArray, SourceScan
 from byterefs.scanners._common import (
@@ -30,6 +30,7 @@ from byterefs.scanners._common import (
     record,
     wanted,
 )
+from byterefs.scanners._derived import attributes, derived
 from byterefs.scanners._grib_grid import Grid, grid
 from byterefs.scanners._grib_keys import Product, product
 from byterefs.scanners._recorded import recorded, together
@@ -336,30 +337,3 @@ def root(fields: Sequence[Product]) -> Attributes:
     if "centreDescription" in same:
         found["institution"] = same["centreDescription"]
     return attributes({**found, "Conventions": "CF-1.7"})
-
-
-def attributes(found: Mapping[str, Any]) -> Attributes:
-    """Values as JSON, and their dtypes."""
-    pairs = {name: codecs.attr_json(value) for name, value in sorted(found.items())}
-    return {n: v for n, (v, _) in pairs.items()}, {n: d for n, (_, d) in pairs.items()}
-
-
-def derived(
-    name: str, dims: tuple[str, ...], values: np.ndarray, attrs: Mapping[str, Any]
-) -> SourceArray:
-    """An array that the file has no bytes of: its values, made from keys."""
-    described, dtypes = attributes(attrs)
-    meta = ArrayMeta(
-        array=name,
-        dims=dims,
-        shape=values.shape,
-        chunks=values.shape,
-        dtype=values.dtype.str,
-        fill=None,
-        codec=codecs.PLAIN,
-        info="",
-        attrs=described,
-        attr_dtypes=dtypes,
-        layout="derived",
-    )
-    return record(meta, None, values, True)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import tifffile
@@ -34,6 +34,7 @@ from byterefs.scanners._common import (
     refuse_past,
     wanted,
 )
+from byterefs.scanners._derived import derived
 from byterefs.scanners._recorded import recorded, together
 
 MAGICS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -214,24 +215,3 @@ class _Look:
         if mapping:
             found[_tiff_geo.MAPPING] = derived(_tiff_geo.MAPPING, (), np.zeros((), "<i4"), mapping)
         return found
-
-
-def derived(
-    name: str, dims: tuple[str, ...], values: np.ndarray, attrs: Mapping[str, Any]
-) -> SourceArray:
-    """An array that the file has no bytes of: its values, made from tags."""
-    described, dtypes = _tiff_words.attributes(attrs)
-    meta = ArrayMeta(
-        array=name,
-        dims=dims,
-        shape=values.shape,
-        chunks=values.shape,
-        dtype=values.dtype.str,
-        fill=None,
-        codec=codecs.PLAIN,
-        info="",
-        attrs=described,
-        attr_dtypes=dtypes,
-        layout="derived",
-    )
-    return record(meta, None, values, True)
