@@ -195,6 +195,27 @@ def test_what_a_listing_does_not_tell_is_not_compared(tmp_path: Path) -> None:
     assert discover.pending(now, held, make(tmp_path)) == ({}, [])
 
 
+@pytest.mark.parametrize(
+    "rule", [{"format": "hdf5"}, {"arrays": ["sst"]}, {"split": "none"}, {"multiple": 2}]
+)
+def test_another_rule_of_scan_is_another_scan(tmp_path: Path, rule: dict[str, Any]) -> None:
+    plain = discover.scan_version(make(tmp_path))
+    assert discover.scan_version(make(tmp_path, **rule)) != plain
+    assert discover.scan_version(make(tmp_path, batch=3, on_error="skip")) == plain
+
+
+@pytest.mark.parametrize("name", ["refs.json", "refs.parq/v/refs.0.parq"])
+def test_references_that_were_written_again_are_another_scan(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+    config = make(tmp_path, references={"path": str(tmp_path / name.split("/")[0])})
+    before = discover.scan_version(config)
+    assert discover.scan_version(config) == before
+    path.write_text("{ }")
+    assert discover.scan_version(config) != before
+
+
 def test_another_scan_version_makes_every_source_pending(tmp_path: Path) -> None:
     now = listing(days(3))
     held = known(now)

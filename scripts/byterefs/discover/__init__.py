@@ -54,10 +54,23 @@ def load(provider: str) -> Provider:
 
 
 def scan_version(config: Mapping[str, Any]) -> str:
-    """Digest of what decides the rows of a scan; another one voids all rows of the dataset."""
-    keys = ("format", "arrays", "split", "file_name")
-    scan = {key: config["scan"][key] for key in keys if key in config["scan"]}
+    """Digest of what decides the rows of a scan; another one voids all rows of the dataset.
+
+    That is the whole section but for how the work is cut and what a refusal does, and of references that
+    somebody else wrote the size and mtime of each file.
+    """
+    scan = {k: v for k, v in config["scan"].items() if k not in ("batch", "on_error")}
+    if "references" in scan:
+        scan["references"] = {**scan["references"], "files": _states(scan["references"]["path"])}
     return files.digest({"version": SCAN_VERSION, **scan, "concat": config["plan"]["concat"]})
+
+
+def _states(path: str) -> list[tuple[str, int, int]]:
+    """Name below ``path``, size and mtime of a file, or of every file of a folder, sorted; none if it is absent."""
+    root = Path(path)
+    found = [root] if root.is_file() else sorted(f for f in root.rglob("*") if f.is_file())
+    stats = [(f.relative_to(root).as_posix(), f.stat()) for f in found]
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 
 
 def listed(config: Mapping[str, Any]) -> dict[str, Any]:
