@@ -111,22 +111,10 @@ class Oracle:
         wanted = np.dtype(dtype).newbyteorder("=")
         if is_grib(source):
             fields = self._fields.read(source, array, start, count, wanted, at or {})
-            if isinstance(fields, str):
-                raise VerifyError(
-                    f"{source}: array {array!r} cannot be read by ecCodes ({fields}), so its bytes cannot be "
-                    f"proven; leave it out with scan.arrays, or the source with source.pattern"
-                )
-            self.values["ecCodes"] += fields.size
-            return Answer(fields, "ecCodes")
+            return self._answer(source, array, fields, "ecCodes", "ecCodes")
         if stores.place(source):
             chunk = stores.read(source, array, start, count, wanted)
-            if isinstance(chunk, str):
-                raise VerifyError(
-                    f"{source}: array {array!r} cannot be read by zarr ({chunk}), so its bytes cannot be proven; "
-                    f"leave it out with scan.arrays, or the source with source.pattern"
-                )
-            self.values["zarr"] += chunk.size
-            return Answer(chunk, "zarr")
+            return self._answer(source, array, chunk, "zarr", "zarr")
         if not prod(count):
             return Answer(np.empty(tuple(count), wanted), DRIVERS[0])
         reasons = []
@@ -144,14 +132,22 @@ class Oracle:
         reasons.append(f"GTiff: {found}")
         found = self._h5py(source, array, start, count, wanted)
         if isinstance(found, str):
+            found = "; ".join([*reasons, f"h5py: {found}"])
+        answer = self._answer(source, array, found, "h5py", "GDAL nor by h5py")
+        self.reasons.setdefault(array, "; ".join(reasons))
+        return answer
+
+    def _answer(
+        self, source: str, array: str, found: NDArray[Any] | str, by: str, asked: str
+    ) -> Answer:
+        """What the last one that was asked has read; VerifyError with its reason if it read nothing."""
+        if isinstance(found, str):
             raise VerifyError(
-                f"{source}: array {array!r} cannot be read by GDAL nor by h5py "
-                f"({'; '.join(reasons)}; h5py: {found}), so its bytes cannot be proven; "
+                f"{source}: array {array!r} cannot be read by {asked} ({found}), so its bytes cannot be proven; "
                 f"leave it out with scan.arrays, or the source with source.pattern"
             )
-        self.values["h5py"] += found.size
-        self.reasons.setdefault(array, "; ".join(reasons))
-        return Answer(found, "h5py")
+        self.values[by] += found.size
+        return Answer(found, by)
 
     def _gdal(
         self,
