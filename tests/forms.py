@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import building
 from byterefs import emitters, files, verify, view
@@ -71,6 +74,22 @@ class Results:
             form=form, target=target, options=options,
         )  # fmt: skip
         return dict(json.loads(self.proof(target, form).read_text()))
+
+    def values(self, form: str, *arrays: str) -> dict[str, np.ndarray]:
+        """Arrays (all by default) of an emitted form through its own reader, in the order of their names."""
+        out = self.out("access", form)
+        with closing(emitters.load(form).open(out, access=lambda path: path)) as reader:
+            found = reader.arrays()
+            return {
+                name: np.asarray(reader.read(name, tuple(map(slice, found[name].shape))))
+                for name in arrays or sorted(found)
+            }
+
+    def proven(self, form: str, array: str) -> np.ndarray:
+        """An array of a form that is emitted and verified."""
+        self.emit(("access", form))
+        assert self.verify("access", form)["verified"]
+        return self.values(form, array)[array]
 
     @property
     def proofs(self) -> list[Path]:

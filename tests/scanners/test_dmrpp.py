@@ -19,7 +19,7 @@ from osgeo import gdal
 
 import granules
 from building import build
-from byterefs import codecs, emitters, scanners
+from byterefs import codecs, scanners
 from byterefs.errors import ScanError
 from byterefs.model import ABSENT, Source, SourceArray, SourceScan
 from conformance import ScannerTests, assembled, by_value, stored_bytes
@@ -735,9 +735,7 @@ def published(folder: Path, path: Path, **parts: Any) -> dict[str, np.ndarray]:
     results.scan([path])
     results.emit(("access", "sqlite"))
     assert results.verify("access", "sqlite")["verified"]
-    reader = emitters.load("sqlite").open(results.out("access", "sqlite"), access=lambda p: p)
-    found = reader.arrays()
-    return {n: np.asarray(reader.read(n, tuple(map(slice, found[n].shape)))) for n in found}
+    return results.values("sqlite")
 
 
 @pytest.mark.parametrize("array", ["sst", "ice"])

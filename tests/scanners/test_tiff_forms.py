@@ -181,22 +181,13 @@ def stack(folder: Path, root: Path, files: list[Path], **scan: Any) -> Results:
     return results
 
 
-def read(results: Results, form: str, array: str) -> np.ndarray:
-    """An array of a verified form through its own reader."""
-    results.emit(("access", form))
-    assert results.verify("access", form)["verified"]
-    reader = emitters.load(form).open(results.out("access", form), access=lambda path: path)
-    shape = reader.arrays()[array].shape
-    return np.asarray(reader.read(array, tuple(map(slice, shape))))
-
-
 def test_a_stack_of_cogs_reads_equal_through_every_form(tmp_path: Path) -> None:
     values = np.stack([ramp((300, 200), seed=i) for i in range(3)])
     files = [cog(tmp_path / f"sst.{day}.tif", v, COMPRESS="DEFLATE", PREDICTOR="YES") for day, v in zip(DAYS, values, strict=True)]  # fmt: skip
     results = stack(tmp_path / "demo", tmp_path, files[::-1], arrays=["sst"])
     for form in emitters.NAMES:
-        np.testing.assert_array_equal(read(results, form, "sst"), values)
-        assert read(results, form, "time").tolist() == [19247, 19248, 19249]
+        np.testing.assert_array_equal(results.proven(form, "sst"), values)
+        assert results.proven(form, "time").tolist() == [19247, 19248, 19249]
 
 
 def test_stock_gdal_opens_the_stack_as_one_array_with_its_crs(tmp_path: Path) -> None:
@@ -229,7 +220,7 @@ def test_sparse_tiles_of_a_stack_read_as_nodata_in_every_form(tmp_path: Path) ->
         files.append(path)
     results = stack(tmp_path / "demo", tmp_path, files)
     for form in emitters.NAMES:
-        np.testing.assert_array_equal(read(results, form, "data"), values)
+        np.testing.assert_array_equal(results.proven(form, "data"), values)
 
 
 def test_a_stack_of_four_bands_reads_equal_through_every_form(
@@ -241,7 +232,7 @@ def test_a_stack_of_four_bands_reads_equal_through_every_form(
     results = stack(tmp_path / "demo", root, files, arrays=["rgbn"])
     expected = np.stack([np.moveaxis(gdal.Open(str(f)).ReadAsArray(), 0, -1) for f in files])
     for form in emitters.NAMES:
-        np.testing.assert_array_equal(read(results, form, "rgbn"), expected)
+        np.testing.assert_array_equal(results.proven(form, "rgbn"), expected)
 
 
 def test_a_stack_of_big_endian_strips_reads_equal_through_every_form(
@@ -254,7 +245,7 @@ def test_a_stack_of_big_endian_strips_reads_equal_through_every_form(
     results = stack(tmp_path / "demo", root, files, file_name=rules)
     expected = np.stack([gdal.Open(str(f)).ReadAsArray() for f in files])
     for form in emitters.NAMES:
-        got = read(results, form, "data")
+        got = results.proven(form, "data")
         np.testing.assert_array_equal(got, expected)
 
 
@@ -269,7 +260,7 @@ def test_the_four_real_oisst_cogs_are_a_stack_of_four_variables(
         for path in files:
             name = path.stem.rsplit("-", 1)[1]
             expected = gdal.Open(str(path)).ReadAsArray()[None]
-            np.testing.assert_array_equal(read(results, form, name), expected)
+            np.testing.assert_array_equal(results.proven(form, name), expected)
 
 
 def test_a_grid_that_changes_along_a_stack_is_refused(tmp_path: Path) -> None:
