@@ -200,6 +200,12 @@ def test_a_server_without_ranges_is_refused_before_a_file_is_fetched(site: Web, 
     assert site.asked[PATH] == 1
 
 
+def test_a_bare_hash_in_an_address_is_refused_and_no_other_file_is_read(site: Web) -> None:
+    (site.root / "day").write_bytes(DATA[::-1])
+    with pytest.raises(RangeError, match=r"/day%231: the address has a bare '#'.*write %23"):
+        ranges.open(f"{site.url}/day#1")
+
+
 def test_a_web_page_in_place_of_a_file_is_refused(site: Web, url: str) -> None:
     site.faults[PATH] = serving.page
     with pytest.raises(RangeError, match="answers with a web page, not with the file"):

@@ -120,7 +120,8 @@ def remap(path: str, rules: Rules, *, target: str) -> str:
     """``path`` with its longest matching prefix replaced (mdim-refs/0.2, "Remap at publish").
 
     What follows the prefix is percent-encoded where files become addresses of a web server (``day 1.nc``,
-    ``day%201.nc``), and decoded the other way. Without rules (the target ``access``) the path itself. Raises RemapError if no rule matches.
+    ``day%201.nc``), and decoded the other way. Without rules (the target ``access``) the path itself.
+    Raises RemapError if no rule matches.
     """
     if not rules:
         return path

@@ -101,7 +101,15 @@ def request(
     fine: Collection[int] = (),
     data: bytes | None = None,
 ) -> urllib3.BaseHTTPResponse:
-    """One answer whose body is not read yet; Passing or RangeError unless it is a success or ``fine``."""
+    """One answer whose body is not read yet; Passing or RangeError unless it is a success or ``fine``.
+
+    An address with a fragment is refused: no client sends it, and without it another file is meant.
+    """
+    if "#" in url:
+        raise RangeError(
+            f"{shown(url.replace('#', '%23'))}: the address has a bare '#', behind which nothing is sent to a server, "
+            f"which would answer with another file; write %23, as here"
+        )
     retries = urllib3.Retry(total=None, connect=0, read=0, status=0, other=0, redirect=REDIRECTS)
     try:
         answer = pool(concurrency).request(
