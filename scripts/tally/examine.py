@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from byterefs import artefact, emitters, plan, scanners, spelling, store, tables, verify
+from byterefs import config as configs
 from byterefs.errors import ByteRefsError, EmitError, PlanError, ScanError
 from byterefs.model import Source, SourceArray, SourceScan
 from byterefs.scanners._recorded import setting_aside
@@ -170,15 +171,13 @@ def planned(folder: Path, job: Job, found: SourceScan, tally: Tally) -> View | N
 
 def config(job: Job) -> dict[str, Any]:
     """The dataset config of one file by itself."""
-    return {
+    content = {
         "dataset": "census",
         "title": job.shown,
-        "source": {"provider": "local", "path": str(job.data.parent), "pattern": ""},
-        "select": {"slot": [], "prefer": {}},
-        "scan": {"arrays": [], "format": job.format, "split": "step"},
-        "plan": {"engine": "coordinates", "concat": None, "axis": "packed", "missing": "refuse"},
-        "remap": {},
+        "source": {"provider": "local", "path": str(job.data.parent), "pattern": "."},
+        "scan": {"format": job.format or "auto"},
     }
+    return configs.check(content, "dataset", job.shown)
 
 
 def through_forms(
