@@ -21,9 +21,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-from byterefs import objects, sync
+from byterefs import sync
 from byterefs.files import covers
-from byterefs.publication import Held
+from byterefs.publishing import objects
+from byterefs.publishing.publication import Held
 from demonstration.seaweed import KEY, S3, SECRET
 
 WORK = Path(__file__).resolve().parent / "work"

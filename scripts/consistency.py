@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from byterefs import consistency_table
 from byterefs.entry import run
 from byterefs.errors import ConfigError
+from byterefs.planning import consistency_table
 
 
 def main(*, report: Path) -> None:

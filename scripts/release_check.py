@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from byterefs import config, release
+from byterefs import config
 from byterefs.entry import run
 from byterefs.errors import ConfigError
+from byterefs.publishing import release
 
 
 def main(

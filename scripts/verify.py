@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from byterefs import ranges, verify
+from byterefs import verify
+from byterefs.access import ranges
 from byterefs.entry import run
 
 

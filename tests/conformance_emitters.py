@@ -23,7 +23,7 @@ import granules
 from byterefs import emitters, grid
 from byterefs.emitters import Reader, Rows
 from byterefs.errors import RemapError
-from byterefs.spelling import spelled
+from byterefs.proving.spelling import spelled
 from byterefs.view import View
 
 PUBLIC = "s3://bucket/a b/"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from byterefs import buckets
+from byterefs.access import buckets
 from serving import S3
 
 pytest.register_assert_rewrite("conformance", "conformance_emitters")

@@ -13,8 +13,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from byterefs import objects, sync
+from byterefs import sync
 from byterefs.files import digest
+from byterefs.publishing import objects
 from forms import Results
 from granules import oisst
 

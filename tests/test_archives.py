@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from building import build
-from byterefs import emitters, vrt_plan
+from byterefs import emitters
 from byterefs.errors import PlanError
+from byterefs.planning import vrt_plan
 from byterefs.view import View
 from conftest import Shared
 from forms import Results

@@ -9,8 +9,9 @@ import netCDF4
 import numpy as np
 import pytest
 
-from byterefs import emitters, vrt_plan
+from byterefs import emitters
 from byterefs.codecs import attr_value
+from byterefs.planning import vrt_plan
 from forms import Results
 from test_vrt import opened, rich
 

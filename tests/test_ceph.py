@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from byterefs import buckets, objects, ranges
+from byterefs.access import buckets, ranges
 from byterefs.discover import s3 as provider
+from byterefs.publishing import objects
 from demonstration.seaweed import KEY, SECRET, anyone, client
 from publishing import at, grow, publish, turned, whole
 

@@ -11,8 +11,8 @@ import netCDF4
 import pytest
 
 from building import build
-from byterefs import consistency, consistency_page, consistency_table
 from byterefs.errors import PlanError
+from byterefs.planning import consistency, consistency_page, consistency_table
 from test_eras import AUTO, two_eras
 from test_plan import day
 

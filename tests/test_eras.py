@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from building import build, config, replan, scan_into
-from byterefs import vrt_plan
 from byterefs.emitters._kerchunk import quiet
 from byterefs.errors import PlanError
 from byterefs.files import covers
+from byterefs.planning import vrt_plan
 from forms import Results
 from granules import packed
 from test_plan import START, day
@@ -220,7 +220,7 @@ def test_named_eras_that_cannot_be_are_refused(tmp_path, eras, message):
 
 
 def test_an_archive_that_changes_with_every_file_has_no_eras(tmp_path, monkeypatch):
-    monkeypatch.setattr("byterefs.eras.LIMIT", 3)
+    monkeypatch.setattr("byterefs.planning.eras.LIMIT", 3)
     files = [day(tmp_path, n, scale=0.01 * (n + 1)) for n in range(4)]
     with pytest.raises(
         PlanError, match=r"finds 4 eras, more than 3: .*array 'sst' has scale_factor"

@@ -36,12 +36,11 @@ def imported(path: Path) -> set[str]:
 IMPORTS = {name(path): imported(path) for path in MODULES}
 ORDER = [
     {"errors", "model", "files", "progress", "locks"},
-    {"urls", "ranges", "web", "buckets", "vsi", "grid", "grib", "hdf5_filters", "codecs", "config", "receipts", "axis"},
-    # what a source is, the store, the plan
-    {"discover", "scanners", "scan", "store", "physical", "chunks", "slabs", "rows", "raster", "dimensions", "vrt", "vrt_plan", "roles", "checks", "arrays", "records", "consistency", "consistency_words", "consistency_table", "consistency_page", "engines", "tiles", "eras", "compose", "plan"},
+    {"urls", "access", "grid", "grib", "hdf5_filters", "codecs", "config", "receipts", "axis"},
+    {"discover", "scanners", "scan", "store", "chunks", "slabs", "rows", "planning", "plan"},
     {"view"},
     {"emitters", "zarr_meta", "reader"},
-    {"verify", "oracle", "pixels", "fields", "stores", "artefact", "proofs", "rival", "sample", "spelling", "tables", "published", "sync", "publication", "shelf", "objects", "mirrors", "register", "announced", "sds", "stac", "cube", "times", "page", "report", "public", "release"},
+    {"proving", "verify", "publishing", "sync", "catalogue", "register", "report"},
     {"stages", "entry", "provenance"},
 ]  # fmt: skip
 LEVEL = {module: level for level, modules in enumerate(ORDER) for module in modules}

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import building
-from byterefs import roles
 from byterefs.emitters import sqlite
 from byterefs.errors import PlanError
+from byterefs.planning import roles
 from byterefs.scanners import _common
 from forms import Results
 

@@ -23,9 +23,11 @@ from icechunk.credentials import LocalFileSystemAccess
 
 import publishing
 import serving
-from byterefs import buckets, objects, sync
+from byterefs import sync
+from byterefs.access import buckets
 from byterefs.errors import SyncError
-from byterefs.objects import Bucket
+from byterefs.publishing import objects
+from byterefs.publishing.objects import Bucket
 from forms import Results
 from publishing import at, grow, publish, turned
 from serving import S3
@@ -374,7 +376,7 @@ class Poller(threading.Thread):
 def killed(two_states: Path, place: str, s3: S3, times: int) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["byterefs.sync", "byterefs.objects", "byterefs.view", "publishing"]
+        ["byterefs.sync", "byterefs.publishing.objects", "byterefs.view", "publishing"]
     )
     draw = random.Random(5)
     publish(turned(two_states, 4), place)

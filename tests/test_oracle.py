@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from byterefs.errors import VerifyError
-from byterefs.oracle import Block, Oracle, native
+from byterefs.proving.oracle import Block, Oracle, native
 from conftest import Shared
 
 REAL = {

@@ -12,7 +12,7 @@ from osgeo import gdal
 
 from building import build
 from byterefs.errors import VerifyError
-from byterefs.oracle import Oracle
+from byterefs.proving.oracle import Oracle
 from forms import Results
 from tiffs import CORNER, ramp, write
 

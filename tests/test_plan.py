@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from building import build, config, replan, scan_into
-from byterefs import vrt_plan
 from byterefs.errors import PlanError, RemapError
 from byterefs.grid import misaligned
+from byterefs.planning import vrt_plan
 from granules import oisst
 
 START = date(2026, 1, 1)

@@ -15,7 +15,8 @@ import pytest
 
 import serving
 from byterefs import config as configs
-from byterefs import discover, web
+from byterefs import discover
+from byterefs.access import web
 from byterefs.errors import ConfigError, DiscoverError, RemapError, VerifyError
 from forms import Results
 from granules import oisst

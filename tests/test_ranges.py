@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import serving
-from byterefs import buckets, ranges, web
+from byterefs.access import buckets, ranges, web
 from byterefs.errors import AbsentError, RangeError
 from byterefs.model import Source
 from serving import S3, Web

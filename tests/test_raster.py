@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from byterefs import raster, vrt, vrt_plan
 from byterefs.model import Array, Placement
+from byterefs.planning import raster, vrt, vrt_plan
 
 SHAPES = {
     ("y", "x"): (4, 6),

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import serving
-from byterefs import release, web
+from byterefs.access import web
 from byterefs.errors import ByteRefsError
+from byterefs.publishing import release
 from forms import Results
 from granules import oisst
 from publishing import publish

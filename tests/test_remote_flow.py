@@ -14,7 +14,8 @@ import pytest
 import granules
 import serving
 from building import config
-from byterefs import buckets, discover, stages, store, verify
+from byterefs import discover, stages, store, verify
+from byterefs.access import buckets
 from byterefs.emitters import NAMES
 from byterefs.errors import VerifyError
 from byterefs.receipts import read

@@ -5,8 +5,8 @@ import sqlite3
 import pytest
 
 from building import build, config, replan, scan_into
-from byterefs import rival
 from byterefs.errors import VerifyError
+from byterefs.proving import rival
 from byterefs.view import View
 from forms import Results
 from test_plan import day, monthly

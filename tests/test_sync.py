@@ -19,10 +19,11 @@ import xarray as xr
 from icechunk.credentials import LocalFileSystemAccess
 from osgeo import gdal
 
-from byterefs import publication, sync
+from byterefs import sync
 from byterefs.errors import SyncError
 from byterefs.files import covers, file_digest
-from byterefs.shelf import LOCK, Directory
+from byterefs.publishing import publication
+from byterefs.publishing.shelf import LOCK, Directory
 from forms import Results
 from publishing import PUBLIC, at, grow, publish
 

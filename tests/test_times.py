@@ -8,7 +8,7 @@ import cftime
 import numpy as np
 import pytest
 
-from byterefs import times
+from byterefs.catalogue import times
 from byterefs.model import Array
 
 

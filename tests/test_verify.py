@@ -12,10 +12,11 @@ import netCDF4
 import numpy as np
 import pytest
 
-from byterefs import emitters, sample, verify
+from byterefs import emitters, verify
 from byterefs.errors import VerifyError
 from byterefs.files import write_json
 from byterefs.model import Array, Placement
+from byterefs.proving import sample
 from byterefs.view import View, receipt
 from forms import Results
 from granules import compact, oisst, pipeline

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from building import build
-from byterefs import vrt, vrt_plan
 from byterefs.errors import PlanError
+from byterefs.planning import vrt, vrt_plan
 from granules import oisst
 from test_plan import START, day, timedelta
 

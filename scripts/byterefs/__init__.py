@@ -4,8 +4,9 @@ Three layers (mdim-refs/0.2): the *physical* one (per source and array, the byte
 chunk), the *plan* (where each source's slab sits in the global array) and the *view* (the global
 chunk index, computed from the two). Forms are projections of the view.
 
-Imports go one way: ``errors model files`` <- ``urls grid codecs config`` <- ``discover scanners
-store plan`` <- ``view`` <- ``emitters reader`` <- ``verify sync``.
+Imports go one way: ``errors model files`` <- ``urls access grid codecs config`` <- ``discover scanners
+store planning`` <- ``view`` <- ``emitters reader`` <- ``proving publishing catalogue``; a stage's own module
+(``scan``, ``plan``, ``verify``, …) stands on the folders of its level.
 """
 
 FORMAT = "mdim-refs/0.2"

@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from byterefs import FORMAT, consistency_page, consistency_table, urls, vrt
-from byterefs.compose import Plan, compose
+from byterefs import FORMAT, urls
 from byterefs.discover import select
 from byterefs.errors import ByteRefsError, PlanError, RemapError
 from byterefs.files import canonical, digest, replacing, write_json
 from byterefs.grid import elements
-from byterefs.physical import Physical
-from byterefs.records import array_row
+from byterefs.planning import consistency_page, consistency_table, vrt
+from byterefs.planning.compose import Plan, compose
+from byterefs.planning.physical import Physical
+from byterefs.planning.records import array_row
 from byterefs.store import reading, writing
 
 log = logging.getLogger(__name__)

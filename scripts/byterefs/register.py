@@ -1,6 +1,6 @@
 """Announce what was published: sds rows, STAC, landing page; kept here and placed beside the forms.
 
-``sync`` leaves the keys of :data:`byterefs.publication.REGISTERED` to this stage, which puts them
+``sync`` leaves the keys of :data:`byterefs.publishing.publication.REGISTERED` to this stage, which puts them
 through the same shelf once ``latest.json`` points to what they describe.
 """
 
@@ -15,13 +15,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from byterefs import page, sds, stac, urls
-from byterefs.announced import Publication, publication
+from byterefs import urls
+from byterefs.catalogue import page, sds, stac
+from byterefs.catalogue.announced import Publication, publication
 from byterefs.errors import RegisterError
 from byterefs.files import covers, digest, replacing, write_json
-from byterefs.publication import registered
+from byterefs.publishing.publication import registered
+from byterefs.publishing.shelf import Shelf, shelf
 from byterefs.receipts import SERVES_ALL, read
-from byterefs.shelf import Shelf, shelf
 from byterefs.view import View
 
 log = logging.getLogger(__name__)

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import cube, page, times
+from byterefs.catalogue import cube, page, times
 from byterefs.errors import VerifyError
 from byterefs.files import digest, replacing
 from byterefs.model import Array
-from byterefs.oracle import Oracle
-from byterefs.proofs import along
+from byterefs.proving.oracle import Oracle
+from byterefs.proving.proofs import along
+from byterefs.proving.sample import Window
 from byterefs.receipts import read
-from byterefs.sample import Window
 from byterefs.view import View
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from byterefs import progress, ranges, scanners, store
+from byterefs import progress, scanners, store
+from byterefs.access import ranges
 from byterefs.errors import ScanError
 from byterefs.model import Source, SourceScan
 

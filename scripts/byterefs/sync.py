@@ -21,10 +21,10 @@ from typing import Any
 from byterefs import progress
 from byterefs.errors import SyncError
 from byterefs.files import digest, write_json
-from byterefs.mirrors import mirror
-from byterefs.publication import LATEST, REPO, Held, Tree, registered, tree
+from byterefs.publishing.mirrors import mirror
+from byterefs.publishing.publication import LATEST, REPO, Held, Tree, registered, tree
+from byterefs.publishing.shelf import Shelf, shelf
 from byterefs.receipts import read
-from byterefs.shelf import Shelf, shelf
 
 log = logging.getLogger(__name__)
 

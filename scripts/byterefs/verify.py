@@ -19,25 +19,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from byterefs import (
-    artefact,
-    emitters,
-    progress,
-    proofs,
-    public,
-    published,
-    sample,
-    spelling,
-    tables,
-)
+from byterefs import emitters, progress
 from byterefs.emitters import Reader
 from byterefs.errors import ByteRefsError, VerifyError
 from byterefs.files import covers, digest, replacing, write_json
 from byterefs.model import Array, Refs
-from byterefs.oracle import Oracle
-from byterefs.raster import is_grib
-from byterefs.rival import check_mosaic
-from byterefs.sample import Prints, Window
+from byterefs.planning.raster import is_grib
+from byterefs.proving import artefact, proofs, public, published, sample, spelling, tables
+from byterefs.proving.oracle import Oracle
+from byterefs.proving.rival import check_mosaic
+from byterefs.proving.sample import Prints, Window
 from byterefs.view import View, receipt
 
 log = logging.getLogger(__name__)

@@ -20,14 +20,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from byterefs import urls, vrt
+from byterefs import urls
 from byterefs.axis import time_units
 from byterefs.chunks import ChunkIndex
 from byterefs.errors import StoreError
 from byterefs.files import canonical, digest
 from byterefs.grid import chunk_grid, fragment_steps, from_elements
 from byterefs.model import Array, Fragment, Key, Placement, Refs, Source
-from byterefs.records import array_of
+from byterefs.planning import vrt
+from byterefs.planning.records import array_of
 from byterefs.rows import rows
 from byterefs.slabs import Slabs
 from byterefs.store import opened

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import artefact, sample
 from byterefs.grid import chunk_window, unlinear
 from byterefs.model import Array
-from byterefs.oracle import native
+from byterefs.proving import artefact, sample
+from byterefs.proving.oracle import native
 from byterefs.view import View
 from tally.outcome import Tally
 from tally.witness import Witnesses

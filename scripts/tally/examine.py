@@ -14,10 +14,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from byterefs import artefact, emitters, plan, scanners, spelling, store, tables, verify
 from byterefs import config as configs
+from byterefs import emitters, plan, scanners, store, verify
 from byterefs.errors import ByteRefsError, EmitError, PlanError, ScanError
 from byterefs.model import Source, SourceArray, SourceScan
+from byterefs.proving import artefact, spelling, tables
 from byterefs.scanners._recorded import setting_aside
 from byterefs.view import View
 from tally import files

@@ -18,8 +18,8 @@ import tifffile
 from numpy.typing import NDArray
 from osgeo import gdal
 
-from byterefs import fields, oracle
-from byterefs.pixels import Pixels
+from byterefs.proving import fields, oracle
+from byterefs.proving.pixels import Pixels
 from tally.reading import Cannot, Listed, Reader, alike, window
 
 NOT_COORDINATE = "_nc4_non_coord_"

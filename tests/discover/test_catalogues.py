@@ -11,7 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 import serving
-from byterefs import discover, web
+from byterefs import discover
+from byterefs.access import web
 from byterefs.errors import DiscoverError
 from serving import Handler, Web
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import serving
-from byterefs import web
+from byterefs.access import web
 from byterefs.discover import http
 from byterefs.errors import DiscoverError
 from serving import Web

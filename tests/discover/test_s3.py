@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from byterefs import buckets
+from byterefs.access import buckets
 from byterefs.discover import s3 as provider
 from byterefs.errors import DiscoverError
 from serving import S3

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from xml.etree import ElementTree
 
-from byterefs import web
+from byterefs.access import web
 from byterefs.errors import DiscoverError, RangeError
 
 CONNECTIONS = 8

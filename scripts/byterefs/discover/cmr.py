@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from byterefs import web
+from byterefs.access import web
 from byterefs.discover._remote import CONNECTIONS, parsed_json, refusing
 from byterefs.discover.match import matching
 from byterefs.errors import DiscoverError

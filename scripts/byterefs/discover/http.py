@@ -13,7 +13,8 @@ from html.parser import HTMLParser
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from byterefs import urls, web
+from byterefs import urls
+from byterefs.access import web
 from byterefs.discover._remote import at_once, crawled, document, odd, refusing
 from byterefs.discover.match import matching
 from byterefs.model import Source

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from byterefs import buckets
-from byterefs.buckets import Access
+from byterefs.access import buckets
+from byterefs.access.buckets import Access
+from byterefs.access.web import tried
 from byterefs.discover._remote import refusing
 from byterefs.discover.match import matching
 from byterefs.errors import DiscoverError
 from byterefs.model import Source
-from byterefs.web import tried
 
 
 def list(source: Mapping[str, Any]) -> Iterator[Source]:

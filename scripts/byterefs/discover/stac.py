@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
 from byterefs import urls
+from byterefs.access.web import Answer, post
 from byterefs.discover._remote import crawled, document, odd, parsed_json, refusing
 from byterefs.discover.match import matching
 from byterefs.errors import DiscoverError
 from byterefs.files import canonical
 from byterefs.model import Source
-from byterefs.web import Answer, post
 
 TOLD = True
 

@@ -67,7 +67,7 @@ def reading(name: str, url: str) -> tuple[ic.VirtualChunkContainer, Any]:
     """A container that is read here and now, and the access to it: buckets as sources are asked for."""
     if not url.startswith("s3://"):
         return container(name, url), credential(url)
-    from byterefs import buckets
+    from byterefs.access import buckets
 
     endpoint, keys = buckets.endpoint(), buckets.keys()
     store = chunk_store(url, endpoint, anonymous=keys is None)

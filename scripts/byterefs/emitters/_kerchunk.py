@@ -151,7 +151,7 @@ class KerchunkReader:
 def remote(protocol: str) -> dict[str, Any]:
     """Options of the file system of a protocol; zarr asks for asynchronous ones where there are any."""
     if protocol == "s3":
-        from byterefs import buckets
+        from byterefs.access import buckets
 
         return buckets.fsspec_options()
     return {} if protocol == "file" else {"asynchronous": True}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import ranges
+from byterefs.access import ranges
 from byterefs.codecs import decode, fill_value
 from byterefs.emitters import Described
 from byterefs.errors import EmitError

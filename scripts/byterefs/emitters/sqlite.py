@@ -24,7 +24,7 @@ from byterefs.emitters._table import Chunk, read_window
 from byterefs.files import canonical, digest, replacing
 from byterefs.grid import chunk_grid, chunk_span, elements, linear
 from byterefs.model import ABSENT, Array, Fragment, Key
-from byterefs.records import array_row
+from byterefs.planning.records import array_row
 from byterefs.store import quote, schema
 from byterefs.view import View, array_digest
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import vrt, vrt_plan
 from byterefs.emitters import Described, Place, Rows, every_reader, write_open
 from byterefs.errors import EmitError
 from byterefs.files import digest, replacing
 from byterefs.grid import chunk_grid
 from byterefs.model import ABSENT
-from byterefs.raster import is_grib
+from byterefs.planning import vrt, vrt_plan
+from byterefs.planning.raster import is_grib
 from byterefs.view import View
 from byterefs.zarr_meta import holding
 

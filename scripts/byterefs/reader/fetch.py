@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from byterefs import ranges, urls
+from byterefs import urls
+from byterefs.access import ranges
 from byterefs.errors import RangeError
 from byterefs.model import Source
 from byterefs.reader.held import Held

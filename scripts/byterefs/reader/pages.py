@@ -1,7 +1,7 @@
 """SQLite over byte ranges: a published store at a URL is read page by page, never downloaded.
 
 apsw is SQLite with a file system that Python may provide; its own SQLite asks for the pages that a
-query needs, and the cache of :meth:`byterefs.ranges.Ranges.file` fetches and keeps them in blocks.
+query needs, and the cache of :meth:`byterefs.access.ranges.Ranges.file` fetches and keeps them in blocks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from byterefs import ranges
+from byterefs.access import ranges
 from byterefs.errors import RangeError, StoreError
 
 BLOCK = 32 << 10

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from byterefs import ranges, urls
+from byterefs import urls
+from byterefs.access import ranges
 from byterefs.errors import StoreError
 from byterefs.model import Key, Source
 from byterefs.reader.table import (

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from osgeo import gdal
 
-from byterefs import codecs, vsi
+from byterefs import codecs
+from byterefs.access import vsi
 from byterefs.errors import ByteRefsError, ScanError
 from byterefs.grid import chunk_grid, chunk_window
 from byterefs.model import ABSENT, ArrayMeta, Ints, Key, Source, SourceArray, SourceScan

@@ -12,12 +12,12 @@ from typing import Any, BinaryIO, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import ranges
+from byterefs.access import ranges
+from byterefs.access.ranges import Local, Ranges
 from byterefs.codecs import decode, fill_value, numcodecs_refusal
 from byterefs.errors import RangeError, ScanError
 from byterefs.grid import chunk_grid, chunk_window
 from byterefs.model import ABSENT, ArrayMeta, Ints, Key, Source, SourceArray
-from byterefs.ranges import Local, Ranges
 
 SLAB = 4096
 """bytes: a chunk as small is not worth its row"""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from h5py import File, h5, h5d, h5ds, h5g, h5l, h5o, h5p, h5s
 
 from byterefs import urls
+from byterefs.access.ranges import Local
 from byterefs.errors import ScanError
 from byterefs.model import Key
-from byterefs.ranges import Local
 from byterefs.scanners._common import Seen
 from byterefs.scanners._hdf5_types import attribute, text
 

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import codecs, ranges, urls
+from byterefs import codecs, urls
+from byterefs.access import ranges
+from byterefs.access.ranges import Ranges
 from byterefs.errors import ByteRefsError, RangeError, ScanError
 from byterefs.grid import chunk_grid, chunk_window
 from byterefs.model import ABSENT, ArrayMeta, Ints, Key, Source, SourceArray, SourceScan
-from byterefs.ranges import Ranges
 from byterefs.scanners import _zarr_nodes
 from byterefs.scanners._common import (
     Chunks,

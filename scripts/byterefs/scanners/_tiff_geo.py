@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from osgeo import gdal
 from tifffile import TiffPage
 
-from byterefs import vsi
+from byterefs.access import vsi
 from byterefs.errors import ScanError
 from byterefs.scanners._common import Unsupported
 from byterefs.scanners._tiff_codec import WITHIN

@@ -19,7 +19,8 @@ from xml.etree.ElementTree import Element
 import h5py
 import numpy as np
 
-from byterefs import codecs, ranges
+from byterefs import codecs
+from byterefs.access import ranges
 from byterefs.errors import AbsentError, ByteRefsError, RangeError, ScanError
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
 from byterefs.scanners._common import (

@@ -1,0 +1,1 @@
+"""What tells others that a dataset exists: rows, STAC, landing page."""

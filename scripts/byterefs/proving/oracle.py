@@ -1,0 +1,333 @@
+"""What a granule holds, read by somebody else: GDAL, or the library that the granule's writer used.
+
+Values come as they are stored (packed, not masked). The netCDF driver is asked first, the HDF5
+driver where netCDF cannot, GTiff where neither can, h5py where GDAL cannot, ecCodes for GRIB, zarr for a Zarr
+store; who answered is counted and never silent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+from osgeo import gdal
+
+from byterefs.access import ranges, vsi
+from byterefs.errors import RangeError, VerifyError
+from byterefs.proving import stores
+from byterefs.proving.fields import At, Fields
+from byterefs.proving.pixels import Pixels
+from byterefs.urls import is_local, to_gdal, to_path
+
+DRIVERS = ("netCDF", "HDF5")
+NUMPY = {
+    "Byte": "u1",
+    "Int8": "i1",
+    "UInt16": "u2",
+    "Int16": "i2",
+    "UInt32": "u4",
+    "Int32": "i4",
+    "UInt64": "u8",
+    "Int64": "i8",
+    "Float16": "f2",
+    "Float32": "f4",
+    "Float64": "f8",
+    "CFloat32": "c8",
+    "CFloat64": "c16",
+}
+"""GDAL's numeric types as numpy's"""
+OPEN_FILES = 16
+"""handles that are kept open at a time, per driver"""
+OPEN_ARRAYS = 64
+
+
+class Block(NamedTuple):
+    """A byte range as GDAL's ``GetRawBlockInfo`` gives it."""
+
+    path: str
+    offset: int
+    size: int
+    whole_of: tuple[int, ...] | None
+    """shape of the array where GDAL has it as one run of bytes (contiguous), whatever the key"""
+
+
+class Answer(NamedTuple):
+    """Stored values in native byte order, and who read them: netCDF, HDF5, GTiff, ecCodes, zarr or h5py."""
+
+    values: NDArray[Any]
+    by: str
+
+
+class Oracle:
+    """Reads source files; close it, or use it in ``with``.
+
+    A handle stays open for a while, so a file that is rewritten meanwhile needs a new Oracle.
+    """
+
+    def __init__(self) -> None:
+        gdal.UseExceptions()
+        vsi.forget()
+        self._open = lru_cache(maxsize=OPEN_FILES * len(DRIVERS))(open_group)
+        self._array = lru_cache(maxsize=OPEN_ARRAYS)(self._open_array)
+        self._plan = lru_cache(maxsize=1)(open_group)
+        self._pixels, self._fields = Pixels(), Fields()
+        self.values: Counter[str] = Counter()
+        """values read, by who read them"""
+        self.reasons: dict[str, str] = {}
+        """array -> why GDAL could not read it, the first time that h5py had to"""
+
+    def __enter__(self) -> Oracle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every file."""
+        for cache in (self._array, self._open, self._plan):
+            cache.cache_clear()
+        self._pixels.close()
+        self._fields.close()
+
+    def read(
+        self,
+        source: str,
+        array: str,
+        start: Sequence[int],
+        count: Sequence[int],
+        dtype: str,
+        at: At | None = None,
+    ) -> Answer:
+        """Stored values of a slab. Raises VerifyError, naming all reasons, if nobody can read it.
+
+        ``at`` are the dataset's coordinates there, by which a field of GRIB is looked for.
+        """
+        wanted = np.dtype(dtype).newbyteorder("=")
+        if is_grib(source):
+            fields = self._fields.read(source, array, start, count, wanted, at or {})
+            return self._answer(source, array, fields, "ecCodes", "ecCodes")
+        if stores.place(source):
+            chunk = stores.read(source, array, start, count, wanted)
+            return self._answer(source, array, chunk, "zarr", "zarr")
+        if not prod(count):
+            return Answer(np.empty(tuple(count), wanted), DRIVERS[0])
+        reasons = []
+        for driver in DRIVERS:
+            found = self._gdal(source, array, start, count, wanted, driver)
+            if not isinstance(found, str):
+                self.values[driver] += found.size
+                return Answer(found, driver)
+            reasons.append(f"{driver}: {found}")
+        with gdal.quiet_errors():
+            found = self._pixels.read(source, array, start, count, wanted)
+        if not isinstance(found, str):
+            self.values["GTiff"] += found.size
+            return Answer(found, "GTiff")
+        reasons.append(f"GTiff: {found}")
+        found = self._h5py(source, array, start, count, wanted)
+        if isinstance(found, str):
+            found = "; ".join([*reasons, f"h5py: {found}"])
+        answer = self._answer(source, array, found, "h5py", "GDAL nor by h5py")
+        self.reasons.setdefault(array, "; ".join(reasons))
+        return answer
+
+    def _answer(
+        self, source: str, array: str, found: NDArray[Any] | str, by: str, asked: str
+    ) -> Answer:
+        """What the last one that was asked has read; VerifyError with its reason if it read nothing."""
+        if isinstance(found, str):
+            raise VerifyError(
+                f"{source}: array {array!r} cannot be read by {asked} ({found}), so its bytes cannot be proven; "
+                f"leave it out with scan.arrays, or the source with source.pattern"
+            )
+        self.values[by] += found.size
+        return Answer(found, by)
+
+    def _gdal(
+        self,
+        source: str,
+        array: str,
+        start: Sequence[int],
+        count: Sequence[int],
+        wanted: np.dtype[Any],
+        driver: str,
+    ) -> NDArray[Any] | str:
+        with gdal.quiet_errors():
+            found = self.array(source, array, driver)
+            if isinstance(found, str):
+                return found
+            reason = unlike(found, wanted)
+            if reason:
+                return reason
+            try:
+                data = found.Read(list(start), list(count)) if len(count) else found.Read()
+            except RuntimeError as error:
+                return words(error)
+            if data is None:  # GDAL 3.13, for a filter that its HDF5 does not have
+                return gdal.GetLastErrorMsg() or "it reads nothing and does not say why"
+        return np.frombuffer(bytes(data), wanted).reshape(tuple(count))
+
+    def _h5py(
+        self,
+        source: str,
+        array: str,
+        start: Sequence[int],
+        count: Sequence[int],
+        wanted: np.dtype[Any],
+    ) -> NDArray[Any] | str:
+        window = tuple(slice(s, s + n) for s, n in zip(start, count, strict=True))
+        try:
+            with opened_h5py(source) as f:
+                values = np.asarray(f[array][window])
+        except (OSError, RangeError, KeyError, TypeError, ValueError) as error:
+            return words(error)
+        if values.dtype.kind == "O" and wanted.kind == "S":
+            raw = [x if isinstance(x, bytes) else str(x).encode() for x in values.ravel()]
+            if max(map(len, raw), default=0) <= wanted.itemsize:
+                return np.array(raw, wanted).reshape(values.shape)
+        if values.dtype.newbyteorder("=") != wanted:
+            return f"dtype {values.dtype.str}, not {wanted.str}"
+        return native(values)
+
+    def array(self, source: str, array: str, driver: str) -> Any:
+        """GDAL's ``MDArray`` by one driver, or the reason why there is none."""
+        return self._array(source, array, driver)
+
+    def _open_array(self, source: str, array: str, driver: str) -> Any:
+        return open_array(self._open(vsi.name(source), driver), array)
+
+    def exists(self, source: str, array: str) -> bool:
+        """Whether GDAL, or of GRIB ecCodes, sees an array of this name in a source."""
+        if is_grib(source):
+            return self._fields.exists(source, array)
+        if stores.place(source):
+            return stores.exists(source, array)
+        with gdal.quiet_errors():
+            seen = any(not isinstance(self.array(source, array, d), str) for d in DRIVERS)
+            return seen or self._pixels.exists(source, array)
+
+    def text(self, source: str, array: str, attribute: str) -> str | None:
+        """A text attribute of a source's array (``units``, ``calendar``) as GDAL gives it; None without one."""
+        with gdal.quiet_errors():
+            for driver in DRIVERS:
+                found = self.array(source, array, driver)
+                if isinstance(found, str):
+                    continue
+                if attribute == "units" and found.GetUnit():
+                    return str(found.GetUnit())
+                names = [a.GetName() for a in found.GetAttributes()]
+                if attribute in names:
+                    return str(found.GetAttribute(attribute).ReadAsString())
+        return None
+
+    def block(self, source: str, array: str, key: Sequence[int]) -> Block | str:
+        """GDAL's byte range of a chunk of a source, or the reason why GDAL gives none."""
+        reason = "no driver"
+        with gdal.quiet_errors():
+            for driver in DRIVERS:
+                found = self.array(source, array, driver)
+                answer = found if isinstance(found, str) else raw_block(found, key)
+                if isinstance(answer, Block):
+                    return answer
+                reason = answer
+            pixels = self._pixels.block(source, array, key)
+        return reason if isinstance(pixels, str) else Block(to_gdal(source), *pixels, None)
+
+    def planned(self, vrt: str, array: str, key: Sequence[int]) -> Block | str:
+        """GDAL's byte range of a chunk of a whole dataset, through the text of its VRT."""
+        with gdal.quiet_errors():
+            found = open_array(self._plan(vrt, "VRT"), array)
+            return found if isinstance(found, str) else raw_block(found, key)
+
+
+@contextmanager
+def opened_h5py(source: str) -> Iterator[h5py.File]:
+    """A source as h5py reads it, by ranges where it does not lie on this machine."""
+    if is_local(source):
+        with h5py.File(to_path(source), "r") as f:
+            yield f
+        return
+    with ranges.opened(source) as found, found.file() as file, h5py.File(file, "r") as f:
+        yield f
+
+
+@lru_cache(maxsize=1024)
+def is_grib(source: str) -> bool:
+    """Whether a source begins as GRIB does, or as a bulletin with it."""
+    with ranges.opened(source) as found:
+        return b"GRIB" in found.read(0, min(128, found.size))
+
+
+def open_group(path: str, driver: str) -> Any:
+    """``(dataset, root group)``, or the reason why GDAL cannot open the path with this driver."""
+    try:
+        # elsewhere each name of a side file would be a request
+        alone: dict[str, Any] = {"sibling_files": []} if path.startswith("/vsi") else {}
+        dataset = gdal.OpenEx(path, gdal.OF_MULTIDIM_RASTER, allowed_drivers=[driver], **alone)
+        return (dataset, dataset.GetRootGroup())
+    except RuntimeError as error:
+        return words(error)
+
+
+def open_array(group: Any, array: str) -> Any:
+    """GDAL's ``MDArray`` in an open group, or the reason why there is none."""
+    if isinstance(group, str):
+        return group
+    try:
+        return group[1].OpenMDArrayFromFullname("/" + array) or f"no array {array!r}"
+    except RuntimeError as error:
+        return words(error)
+
+
+def raw_block(array: Any, key: Sequence[int]) -> Block | str:
+    """``GetRawBlockInfo`` of an open array, or why there is none (research/peers.md 0.4, 0.6, 0.10)."""
+    sizes = array.GetBlockSize()
+    whole = bool(sizes) and not any(sizes)
+    try:
+        found = array.GetRawBlockInfo([0] * len(key) if whole else list(key))
+    except RuntimeError as error:
+        return words(error)
+    if found is None:
+        return "GetRawBlockInfo gives nothing"
+    if not found.GetFilename():
+        return "inline"
+    shape = shape_of(array) if whole else None
+    return Block(found.GetFilename(), found.GetOffset(), found.GetSize(), shape)
+
+
+def unlike(array: Any, wanted: np.dtype[Any]) -> str | None:
+    """Why GDAL's type of an array is not ``wanted``; None if its buffer has the very bits.
+
+    Single bytes are the same bits whether they are called text, flag, signed or unsigned.
+    """
+    # reading a float16 by the netCDF driver of GDAL 3.13.3 kills the process: it poses as a string
+    if array.GetDataType().GetClass() != gdal.GEDTC_NUMERIC:
+        return f"GDAL has no number type for {wanted.str}"
+    name = gdal.GetDataTypeName(array.GetDataType().GetNumericDataType())
+    if NUMPY.get(name) == wanted.str[1:] or (
+        wanted.itemsize == 1 and NUMPY.get(name) in ("u1", "i1")
+    ):
+        return None
+    return f"GDAL reads {name} where the source has {wanted.str}"
+
+
+def shape_of(array: Any) -> tuple[int, ...]:
+    """Shape of GDAL's ``MDArray``."""
+    return tuple(d.GetSize() for d in array.GetDimensions())
+
+
+def native(values: NDArray[Any]) -> NDArray[Any]:
+    """The same values, C-contiguous and in native byte order; bytes are swapped, never converted."""
+    return np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="))).reshape(values.shape)
+
+
+def words(error: BaseException) -> str:
+    """An error's message on one line."""
+    return " ".join(str(error).split())
