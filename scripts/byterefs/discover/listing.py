@@ -1,25 +1,35 @@
 """Provider `listing`: a CSV, JSON lines or Parquet file that names the sources, by its ending.
 
 Columns: `source` (or `url`, or `path`), and where known `size` (bytes), `mtime` (seconds since
-1970, or ISO 8601) or `mtime_ns`, and `etag`. Other columns are ignored.
+1970, or ISO 8601) or `mtime_ns`, and `etag`. Other columns are ignored but for those by which a listing of
+aad-filelist (bowerbird) says what a row is worth: `ok` and `dry_run`. Its `was_downloaded` is also false of a file
+that was there before, and its `sync_time` is the run's and no file's, so neither decides anything.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from byterefs import urls
 from byterefs.discover.match import matching
 from byterefs.errors import DiscoverError
 from byterefs.model import Source
 
+log = logging.getLogger(__name__)
+
 NAMES = ("source", "url", "path")
-"""Columns that may hold the source; the first that is there does."""
+"""Columns that may hold the source; the first that has a value does."""
+NOTHING = (None, "", "NA")
+"""what says that a value is not known; NA is R's word"""
+TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 Row = tuple[int, Mapping[str, Any]]
 """Line (or row, in Parquet) from 1, and its columns."""
@@ -30,15 +40,54 @@ def list(source: Mapping[str, Any]) -> Iterator[Source]:
     path = Path(source["path"])
     if not path.is_file():
         raise DiscoverError(f"{path}: source.path is no file; the provider `listing` reads one")
+    column = source.get("column")
+    names = NAMES if column is None else (column,)
     seen: dict[str, int] = {}
-    found = [_source(path, line, row, seen) for line, row in _rows(path)]
+    found, failed, waiting = [], [], []
+    for line, row in _rows(path, names):
+        listed = _source(path, line, row, names, seen)
+        if _truth(path, line, row, "ok") is False:
+            failed.append((line, listed.source))
+        elif _truth(path, line, row, "dry_run") and not _there(listed.source):
+            waiting.append(listed.source)
+        else:
+            found.append(listed)
+    _tell(path, failed, waiting, source.get("failed", "refuse"))
     return matching(((s.source, s) for s in found), source["pattern"], str(path))
 
 
-def _rows(path: Path) -> Iterable[Row]:
+def _there(uri: str) -> bool:
+    """Whether a path that a dry run lists is on this machine; what lies elsewhere was listed where it lies."""
+    return not urls.is_local(uri) or os.path.exists(urls.to_path(uri))
+
+
+def _tell(path: Path, failed: Sequence[tuple[int, str]], waiting: Sequence[str], rule: str) -> None:
+    """Refuse, or say, which rows name no source that is there."""
+    if failed and rule == "refuse":
+        line, uri = failed[0]
+        raise _odd(
+            path, line, f"says that the sync of {uri} failed (ok is false, in {len(failed)} rows); run the sync again, "
+            f"or leave such rows out with source.failed: skip",
+        )  # fmt: skip
+    for rows, why in (([u for _, u in failed], "their sync failed"), (waiting, "a dry run lists them and they are not here yet")):  # fmt: skip
+        if rows:
+            log.warning("%s: %d rows are left out, %s: %s", path, len(rows), why, rows[0])
+
+
+def _truth(path: Path, line: int, row: Mapping[str, Any], name: str) -> bool | None:
+    """A column of yes and no, as R, JSON and Parquet write it; None where it says nothing."""
+    value = row.get(name)
+    if value in NOTHING or isinstance(value, bool):
+        return value if isinstance(value, bool) else None
+    if str(value).lower() not in TRUTHS:
+        raise _odd(path, line, f"has {name} {value!r}, which is neither true nor false")
+    return TRUTHS[str(value).lower()]
+
+
+def _rows(path: Path, names: Sequence[str]) -> Iterable[Row]:
     match path.suffix:
         case ".csv":
-            return _csv(path)
+            return _csv(path, names)
         case ".jsonl" | ".ndjson":
             return _jsonl(path)
         case ".parquet":
@@ -60,12 +109,12 @@ def _lines(path: Path) -> Iterator[str]:
         raise DiscoverError(f"{path}: this is not UTF-8 text: {error.reason}") from None
 
 
-def _csv(path: Path) -> Iterator[Row]:
+def _csv(path: Path, names: Sequence[str]) -> Iterator[Row]:
     reader = csv.reader(_lines(path), strict=True)
     try:
         header = next(reader, [])
-        if not set(NAMES) & set(header):
-            raise _odd(path, 1, f"has none of the columns {', '.join(NAMES)}: {header}")
+        if not set(names) & set(header):
+            raise _odd(path, 1, f"has none of the columns {', '.join(names)}: {header}")
         for row in reader:
             if row and len(row) != len(header):
                 raise _odd(path, reader.line_num, f"has {len(row)} fields, not {len(header)}")
@@ -97,8 +146,10 @@ def _parquet(path: Path) -> Iterator[Row]:
     yield from enumerate(table.to_pylist(), 1)
 
 
-def _source(path: Path, line: int, row: Mapping[str, Any], seen: dict[str, int]) -> Source:
-    uri = next((row[name] for name in NAMES if name in row), None)
+def _source(
+    path: Path, line: int, row: Mapping[str, Any], names: Sequence[str], seen: dict[str, int]
+) -> Source:
+    uri = next((row[name] for name in names if row.get(name) not in NOTHING), None)
     if not isinstance(uri, str) or not uri:
         raise _odd(path, line, f"names no source: {dict(row)}")
     if "://" not in uri and not uri.startswith("/"):
@@ -107,17 +158,27 @@ def _source(path: Path, line: int, row: Mapping[str, Any], seen: dict[str, int])
         raise _odd(path, line, f"has the source of line {seen[uri]} again: {uri}")
     seen[uri] = line
     try:
-        size = None if row.get("size") in (None, "") else int(row["size"])
-        return Source(uri, size, _mtime_ns(row), row.get("etag") or None)
+        etag = row.get("etag")
+        return Source(uri, _size(row), _mtime_ns(row), None if etag in NOTHING else etag)
     except (ValueError, TypeError, InvalidOperation) as error:
         raise _odd(path, line, f"has a size or mtime that is none: {error}") from None
 
 
+def _size(row: Mapping[str, Any]) -> int | None:
+    """Bytes; R has them as doubles, 1e+05 among them, and NaN for those that it does not know."""
+    if row.get("size") in NOTHING or row["size"] != row["size"]:
+        return None
+    size = Decimal(str(row["size"]))
+    if size != int(size) or size < 0:
+        raise ValueError(f"{row['size']} bytes")
+    return int(size)
+
+
 def _mtime_ns(row: Mapping[str, Any]) -> int | None:
-    if row.get("mtime_ns") not in (None, ""):
+    if row.get("mtime_ns") not in NOTHING:
         return int(row["mtime_ns"])
     value = row.get("mtime")
-    if value in (None, ""):
+    if value in NOTHING:
         return None
     if isinstance(value, str) and "-" in value[1:]:
         value = datetime.fromisoformat(value)
