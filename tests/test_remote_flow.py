@@ -20,6 +20,7 @@ from byterefs.emitters import NAMES
 from byterefs.errors import VerifyError
 from byterefs.receipts import read
 from byterefs.scan import scan_batch
+from byterefs.view import View
 from serving import S3, Web
 
 FIRST = date(2020, 1, 1)
@@ -158,3 +159,29 @@ def test_every_form_of_a_bucket_is_proven(tmp_path: Path, s3: S3, spelled: str) 
         for n in (1, 2)
     ]
     assert [row[2] for _, row in sorted(known.items())] == etags
+
+
+@pytest.mark.parametrize("engine", ["mosaic", "vrt"])
+@pytest.mark.parametrize("spelled", ["s3://{}/a b/", "/vsis3/{}/a b/"])
+def test_gdal_plans_a_bucket_as_our_engine_does(
+    tmp_path: Path, s3: S3, spelled: str, engine: str
+) -> None:
+    bucket = f"plan-{engine}-{'gdal' if spelled[0] == '/' else 'url'}"
+    s3.bucket(bucket, public=True)
+    archive = Archive(tmp_path, spelled.format(bucket))
+    archive.config["source"] |= {"provider": "s3", "endpoint": s3.endpoint, "anonymous": True}
+    other = "/vsis3/" if spelled[0] == "s" else "s3://"
+    archive.config["remap"] = {"public": {f"{other}{bucket}/": f"{s3.endpoint}/{bucket}/"}}
+    archive.add(1, 0, 3)
+    s3.put_tree(bucket, archive.files, "a b/")
+    archive.update()
+    kept = archive.results / "store/store.sqlite"
+    with View.open(kept) as view:
+        ours = view.arrays["sst"].placements
+        assert view.paths("public")[0] == f"{s3.endpoint}/{bucket}/a%20b/20200101.nc"
+        (tmp_path / "handed.vrt").write_text(view.vrt)
+    archive.config["plan"] |= {"engine": engine, "vrt": str(tmp_path / "handed.vrt")}
+    stages.make_plan(kept, archive.results / "plan/receipt.json", archive.config)
+    with View.open(kept) as view:
+        assert view.arrays["sst"].placements == ours
+        assert view.arrays["sst"].shape == (3, 1, 18, 36)

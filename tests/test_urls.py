@@ -70,6 +70,22 @@ def test_gdals_long_name_of_an_address_is_an_address():
     assert urls.to_fsspec(name) == "https://h:8080/a%20b.nc"
 
 
+@pytest.mark.parametrize("source", ["s3://b/d/1.nc", "/vsis3/b/d/1.nc"])
+@pytest.mark.parametrize("prefix", ["s3://b/d/", "/vsis3/b/d/", "s3://b", "/vsis3/b"])
+def test_a_rule_holds_however_it_and_the_sources_are_spelled(source, prefix):
+    rules = urls.respelled({prefix: "https://h/x", "/other/": "never"}, [source])
+    rest = "/d/1.nc" if prefix.endswith("b") else "1.nc"
+    assert urls.remap(source, list(rules.items()), target="t") == f"https://h/x{rest}"
+    assert all(source.startswith(p) or p == "/other/" for p in rules)
+
+
+def test_a_rule_in_the_sources_own_spelling_goes_before_one_in_another():
+    rules = {"/vsicurl/https://h/": "other", "https://h/": "own"}
+    assert urls.respelled(rules, ["https://h/1.nc"]) == {"https://h/": "own"}
+    mixed = urls.respelled({"file:///d/": "x"}, ["/d/1.nc", "file:///d/2.nc"])
+    assert mixed == {"file:///d/": "x", "/d/": "x"}
+
+
 @pytest.mark.parametrize(
     "path", ["https://u:p@h/x", "https://h/x?X-Amz-Signature=1", "s3://b/x?token=2"]
 )

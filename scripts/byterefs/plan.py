@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from byterefs import FORMAT, urls
+from byterefs.access import ranges
 from byterefs.discover import select
 from byterefs.errors import ByteRefsError, PlanError, RemapError
 from byterefs.files import canonical, digest, replacing, write_json
@@ -31,12 +32,14 @@ def plan(store: Path, out: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     the report is written all the same, the store and an earlier plan.vrt are left as they were.
     """
     report: dict[str, Any] = {"dataset": config["dataset"]}
-    remap = config.get("remap") or {}
     try:
         with reading(store) as con:
             physical = Physical.load(con)
             chosen, report["lost"] = choose(physical, config)
-            made = compose(physical, chosen, config, report)
+            with ranges.asking(access(config)):
+                made = compose(physical, chosen, config, report)
+        rules = config.get("remap") or {}
+        remap = {target: urls.respelled(r, made.order) for target, r in rules.items()}
         check_remap(made.order, remap)
         check_allowed(made.order, remap, config["targets"])
         text = vrt.write(made.all_arrays, made.root, made.root_dtypes)
@@ -94,6 +97,12 @@ def choose(physical: Physical, config: Mapping[str, Any]) -> tuple[list[str], di
     )
     lost = {s: f"{winner} is preferred in its slot" for s, winner in found.losers.items()}
     return sorted(found.winners.values()), dict(sorted({**physical.refused, **lost}.items()))
+
+
+def access(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Who asks buckets, for the engine that opens sources; empty where none does."""
+    source = config["source"] if config["plan"]["engine"] == "mosaic" else {}
+    return {key: source[key] for key in ("endpoint", "profile", "anonymous") if source.get(key)}
 
 
 def check_remap(sources: Sequence[str], remap: Mapping[str, Mapping[str, str]]) -> None:

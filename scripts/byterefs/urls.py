@@ -8,7 +8,7 @@ A *source* is kept verbatim as it was opened: a plain path, ``/vsicurl/https://â
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote, unquote
 
 from byterefs.errors import RemapError
@@ -114,6 +114,33 @@ SECRET = re.compile(
 def secret(path: str) -> bool:
     """Whether an address holds what opens it: it must not be written anywhere."""
     return SECRET.search(path) is not None
+
+
+def spellings(path: str) -> list[str]:
+    """The ways to write a path or a prefix, its own first: as GDAL has it, and as ``scheme://â€¦``.
+
+    >>> spellings("/vsis3/b/k"), spellings("file:///d/")
+    (['/vsis3/b/k', 's3://b/k'], ['file:///d/', '/d/'])
+    """
+    url = to_url(path)
+    return list(dict.fromkeys((path, url, to_gdal(url))))
+
+
+def respelled(rules: Mapping[str, str], sources: Iterable[str]) -> dict[str, str]:
+    """Remap rules with their prefixes as the sources are spelled; a rule that is of no source stays as it is.
+
+    Whoever reads a table compares prefixes with sources letter by letter (mdim-refs/0.2, "Remap at publish").
+    A rule in the sources' own spelling goes before one in another.
+    """
+    every = list(sources)
+    needed = {
+        p: [s for s in spellings(p) if any(matches(source, s) for source in every)] for p in rules
+    }
+    found = {p: rules[p] for p in rules if p in needed[p] or not needed[p]}
+    for prefix, others in needed.items():
+        for other in others:
+            found.setdefault(other, rules[prefix])
+    return found
 
 
 def remap(path: str, rules: Rules, *, target: str) -> str:

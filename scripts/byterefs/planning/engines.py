@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from byterefs import axis
+from byterefs import axis, urls
 from byterefs.errors import PlanError
 from byterefs.model import ArrayMeta, Key, Placement
 from byterefs.planning import vrt_plan
@@ -177,18 +177,14 @@ def by_vrt(
 def by_vrt_text(
     physical: Physical, chosen: Sequence[str], text: str, base: str, name: str
 ) -> Layout:
-    """Placements, sizes and inline coordinates from the text of an mdim VRT."""
+    """Placements, sizes and inline coordinates from the text of an mdim VRT, which has sources by GDAL's names."""
     plan = vrt_plan.read(text, base, name)
-    known = set(chosen)
+    known = {urls.to_url(source): source for source in chosen}
     placements: dict[str, tuple[Placement, ...]] = {}
     first: dict[str, Key] = {}
-    for entry in plan.arrays.values():
+    for held in plan.arrays.values():
+        entry = of_sources(held, known, name)
         for p in entry.placements:
-            if p.source not in known:
-                raise PlanError(
-                    f"{name}: array {entry.array!r} reads {p.source}, which is not among the planned sources; "
-                    f"list it with source.pattern, or take it out of the VRT"
-                )
             first[p.source] = min(first.get(p.source, p.dest), p.dest)
             check_slab(physical, p, entry.array, entry.shape, name)
         check_overlap(entry, name)
@@ -200,6 +196,18 @@ def by_vrt_text(
             placements[array] = coordinate_placements(physical, plan, placements, array, dim)
     values = {a.array: a.values for a in plan.arrays.values() if a.values is not None}
     return Layout(order, plan.sizes, placements, values)
+
+
+def of_sources(entry: vrt_plan.VrtArray, known: Mapping[str, str], name: str) -> vrt_plan.VrtArray:
+    """An array of a VRT with its sources as the plan spells them: ``known`` is address -> source."""
+    for p in entry.placements:
+        if urls.to_url(p.source) not in known:
+            raise PlanError(
+                f"{name}: array {entry.array!r} reads {p.source}, which is not among the planned sources; "
+                f"list it with source.pattern, or take it out of the VRT"
+            )
+    spelled = (p._replace(source=known[urls.to_url(p.source)]) for p in entry.placements)
+    return replace(entry, placements=tuple(spelled))
 
 
 def check_slab(

@@ -191,7 +191,10 @@ def mosaic(files: Sequence[str], arrays: Sequence[str], out: Path) -> str:
     """The text of the VRT that ``gdal mdim mosaic`` makes of ``files``; PlanError in GDAL's own words if it refuses."""
     from osgeo import gdal
 
+    from byterefs.access import vsi
+
     gdal.UseExceptions()
+    vsi.tell(files)
     listing = out.with_suffix(".txt")
     listing.write_text("\n".join(map(to_gdal, files)))
     try:
