@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from byterefs import plan, scanners, store
 from byterefs.model import Source
@@ -57,6 +61,17 @@ def build(folder: Path, files: Iterable[Path], **parts: Any) -> View:
     conf = config(**parts)
     scan_into(folder, files, conf)
     return replan(folder, conf)
+
+
+def turned(con: sqlite3.Connection, array: str, turn: Callable[[Any], Any]) -> None:
+    """Put other sources at the places of an array in a working store; ``turn`` is given their numbers, in order."""
+    (dims,) = con.execute("SELECT dims FROM arrays WHERE array = ?", (array,)).fetchone()
+    (slabs,) = con.execute(
+        "SELECT slabs FROM byterefs_placements WHERE array = ?", (array,)
+    ).fetchone()
+    rows = np.frombuffer(slabs, "<i8").reshape(-1, 2 + 3 * len(json.loads(dims))).copy()
+    rows[:, 0] = turn(rows[:, 0].copy())
+    con.execute("UPDATE byterefs_placements SET slabs = ? WHERE array = ?", (rows.tobytes(), array))
 
 
 def replan(folder: Path, conf: Mapping[str, Any]) -> View:

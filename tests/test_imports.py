@@ -37,7 +37,7 @@ IMPORTS = {name(path): imported(path) for path in MODULES}
 ORDER = [
     {"errors", "model", "files", "progress", "locks"},
     {"urls", "access", "grid", "grib", "hdf5_filters", "codecs", "config", "receipts", "axis"},
-    {"discover", "scanners", "scan", "store", "chunks", "slabs", "rows", "planning", "plan"},
+    {"discover", "scanners", "scan", "store", "kept", "chunks", "slabs", "rows", "planning", "plan"},
     {"view"},
     {"emitters", "zarr_meta", "reader"},
     {"proving", "verify", "publishing", "sync", "catalogue", "register", "report"},

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from building import build, config, replan, scan_into
+from building import build, config, replan, scan_into, turned
 from byterefs.errors import VerifyError
 from byterefs.proving import rival
 from byterefs.view import View
@@ -53,13 +53,7 @@ def test_two_sources_in_each_others_place_are_caught_with_both_names(tmp_path):
     scan_into(tmp_path, [day(tmp_path, n) for n in range(3)], config())
     replan(tmp_path, config()).close()
     con = sqlite3.connect(tmp_path / "store.sqlite")
-    first, second = (
-        row[0] for row in con.execute("SELECT source_id FROM sources ORDER BY source LIMIT 2")
-    )
-    con.execute(
-        "UPDATE placements SET source_id = ? - source_id WHERE \"array\" = 'sst' AND source_id IN (?, ?)",
-        (first + second, first, second),
-    )
+    turned(con, "sst", lambda sources: sources[[1, 0, 2]])
     con.commit()
     con.close()
     with (

@@ -27,9 +27,11 @@ import pytest
 import zarr
 from zarr.core.buffer import cpu, default_buffer_prototype
 
+from building import turned
 from byterefs import store as stores
 from byterefs import sync
 from byterefs.errors import SyncError, VerifyError
+from byterefs.planning import vrt
 from byterefs.view import View
 from forms import Results
 from granules import oisst
@@ -546,17 +548,11 @@ def test_a_granule_that_is_gone_is_named(fresh: Dataset) -> None:
 def shifted(results: Results, array: str = "sst") -> None:
     """Turn the placements of an array around in the working store: a plan that is wrong, and whole."""
     with stores.writing(results.store) as con:
-        rows = con.execute(
-            "SELECT source_id FROM placements WHERE array = ? ORDER BY position", (array,)
-        ).fetchall()
-        turned = [*rows[1:], rows[0]]
-        con.execute("UPDATE placements SET dest = 'x' || dest WHERE array = ?", (array,))
-        for position, (source_id,) in enumerate(turned):
-            con.execute(
-                "UPDATE placements SET source_id = ? WHERE array = ? AND position = ?",
-                (source_id, array, position),
-            )
-        con.execute("UPDATE placements SET dest = substr(dest, 2) WHERE array = ?", (array,))
+        turned(con, array, lambda sources: np.roll(sources, -1))
+    with View.open(results.store) as view:
+        text = vrt.write(view.across_eras().arrays, view.root, view.root_dtypes)
+    with stores.writing(results.store) as con:
+        con.execute("UPDATE meta SET value = ? WHERE key = 'plan'", (text,))
 
 
 def test_a_plan_with_shifted_time_is_caught_by_gdal_alone(fresh: Dataset) -> None:

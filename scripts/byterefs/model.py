@@ -6,7 +6,7 @@ elements. Records are frozen; their numpy members are never written to after con
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -126,7 +126,7 @@ class Array:
     """``{"start", "step"}``; only where it gives every stored value back bit for bit"""
     values: bytes | None = None
     """all values, C order, ``dtype``, of a coordinate that is inline"""
-    placements: tuple[Placement, ...] = ()
+    placements: Sequence[Placement] = ()
     """sorted by dest; an inline array may have some too, for the VRT to read its sources"""
     refused: str | None = None
     """why ``refs_<array>`` cannot exist although the VRT reads it: the misaligned placement, named"""

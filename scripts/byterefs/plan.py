@@ -15,12 +15,12 @@ from byterefs.access import ranges
 from byterefs.discover import select
 from byterefs.errors import ByteRefsError, PlanError, RemapError
 from byterefs.files import canonical, digest, replacing, write_json
-from byterefs.grid import elements
 from byterefs.planning import consistency_page, consistency_table, vrt
 from byterefs.planning.compose import Plan, compose
 from byterefs.planning.physical import Physical
 from byterefs.planning.records import array_row
-from byterefs.store import reading, writing
+from byterefs.slabs import Slabs
+from byterefs.store import drop_plan, reading, writing
 
 log = logging.getLogger(__name__)
 
@@ -155,10 +155,7 @@ def save(
 ) -> None:
     """Replace the plan in the working store, in one transaction."""
     with writing(store) as con:
-        ids = dict(con.execute("SELECT source, source_id FROM sources"))
-        for table in ("arrays", "placements", "remap"):
-            con.execute(f"DELETE FROM {table}")
-        con.execute("DELETE FROM meta WHERE key != 'store_version'")
+        drop_plan(con)
         con.executemany(
             "INSERT INTO meta VALUES (?, ?)",
             {"format_version": FORMAT, "plan": text, **facts}.items(),
@@ -167,20 +164,11 @@ def save(
             "INSERT INTO remap VALUES (?, ?, ?)",
             [(t, p, r) for t, rules in sorted(remap.items()) for p, r in sorted(rules.items())],
         )
+        numbers = {source: i for i, source in enumerate(made.order)}
         for a in made.all_arrays.values():
             con.execute(f"INSERT INTO arrays VALUES ({', '.join('?' * 16)})", array_row(a))
-            con.executemany(
-                "INSERT INTO placements VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        a.array,
-                        elements(p.dest),
-                        ids[p.source],
-                        p.source_array,
-                        elements(p.src_offset),
-                        elements(p.count),
-                        i,
-                    )
-                    for i, p in enumerate(a.placements)
-                ],
+            names, slabs = Slabs.of(a.placements, len(a.dims)).packed(numbers)
+            con.execute(
+                "INSERT INTO byterefs_placements VALUES (?, ?, ?)",
+                (a.array, canonical(names), slabs),
             )

@@ -83,18 +83,19 @@ CREATE TABLE arrays (
     refused TEXT
 );
 
-CREATE TABLE placements (
-    "array" TEXT NOT NULL,
-    dest TEXT NOT NULL,            -- JSON elements
-    source_id INTEGER NOT NULL REFERENCES sources,
-    source_array TEXT NOT NULL,
-    src_offset TEXT NOT NULL,
-    count TEXT NOT NULL,
-    position INTEGER NOT NULL      -- order of the array's placements by dest
-);
-CREATE INDEX placements_array ON placements ("array", position);
--- A rescan drops the placements of its source.
-CREATE INDEX placements_source ON placements (source_id);
+-- One row is all placements of one array in the order of dest, packed: little-endian int64, of each
+-- its source's place in the plan, the place of source_array in names, src_offset, count and dest.
+CREATE TABLE byterefs_placements (
+    "array" TEXT PRIMARY KEY,
+    names TEXT NOT NULL,           -- JSON
+    slabs BLOB NOT NULL
+) WITHOUT ROWID;
+
+-- What `view` computed for the jobs after it (byterefs.kept); triggers empty it at any change of the rest.
+CREATE TABLE byterefs_kept (
+    name TEXT PRIMARY KEY,
+    data BLOB NOT NULL
+) WITHOUT ROWID;
 
 CREATE TABLE remap (
     target TEXT NOT NULL,

@@ -6,8 +6,9 @@ for all that have the same form at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,67 @@ class Slabs:
     @classmethod
     def of(cls, placements: Sequence[Placement], rank: int) -> Slabs:
         """Columns of the placements of an array with ``rank`` axes."""
+        if isinstance(placements, Placements):
+            return placements.slabs
         sources, names, *boxes = zip(*placements, strict=True) if placements else [()] * 5
         columns = (np.array(box, np.int64).reshape(len(placements), rank) for box in boxes)
         return cls(sources, names, *columns)
+
+    def packed(self, numbers: Mapping[str, int]) -> tuple[list[str], bytes]:
+        """(names of source arrays, the columns as the working store keeps them); ``numbers`` are those of sources."""
+        names = sorted(set(self.source_arrays))
+        places = {name: i for i, name in enumerate(names)}
+        lead = np.array(
+            [
+                [numbers[s], places[n]]
+                for s, n in zip(self.sources, self.source_arrays, strict=True)
+            ],
+            np.int64,
+        ).reshape(-1, 2)
+        rows = np.hstack([lead, self.src_offset, self.count, self.dest])
+        return names, rows.astype("<i8").tobytes()
+
+    @classmethod
+    def unpacked(cls, names: Sequence[str], data: bytes, rank: int, order: Sequence[str]) -> Slabs:
+        """The columns that :meth:`packed` made; ``order`` are the sources by their number."""
+        rows = np.frombuffer(data, "<i8").reshape(-1, 2 + 3 * rank)
+        sources = [order[i] for i in rows[:, 0].tolist()]
+        boxes = (rows[:, 2 + i * rank : 2 + (i + 1) * rank] for i in range(3))
+        return cls(sources, [names[i] for i in rows[:, 1].tolist()], *boxes)
+
+
+class Placements(Sequence[Placement]):
+    """The placements of an array, made from columns when they are asked for."""
+
+    def __init__(self, slabs: Slabs) -> None:
+        self.slabs = slabs
+
+    def __len__(self) -> int:
+        return len(self.slabs.sources)
+
+    @overload
+    def __getitem__(self, at: int) -> Placement: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Placement]: ...
+
+    def __getitem__(self, at: int | slice) -> Placement | Sequence[Placement]:
+        s = self.slabs
+        if isinstance(at, slice):
+            return tuple(self)[at]
+        boxes = (tuple(c[at].tolist()) for c in (s.src_offset, s.count, s.dest))
+        return Placement(s.sources[at], s.source_arrays[at], *boxes)
+
+    def __iter__(self) -> Iterator[Placement]:
+        s = self.slabs
+        boxes = (map(tuple, c.tolist()) for c in (s.src_offset, s.count, s.dest))
+        return map(Placement, s.sources, s.source_arrays, *boxes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ Each function gives back the counts that its receipt holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from byterefs import emitters, files, plan, receipts, store, view
+from byterefs import emitters, files, kept, plan, receipts, store, view
+from byterefs.proving import sample
 
 
 def update_store(
@@ -39,9 +40,23 @@ def make_plan(store_path: Path, receipt: Path, config: Mapping[str, Any]) -> dic
 
 
 def look(store_path: Path, receipt: Path) -> dict[str, Any]:
-    """Digest every fragment of the view."""
+    """Digest every fragment of the view, and keep in the store what the jobs after this one would make again."""
     with view.View.open(store_path) as opened:
-        return receipts.write(receipt, "view", view.receipt(opened))
+        done = view.receipt(opened)
+        found = dict(results(opened, done))
+    kept.write(store_path, found)
+    return receipts.write(receipt, "view", done)
+
+
+def results(opened: view.View, done: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """What is kept of a view, by name: its receipt, rows that are few enough, fingerprints of all slots."""
+    yield view.RECEIPT, files.canonical(done).encode()
+    for name in opened.across_eras().arrays:
+        refs = sample.refs_of(opened.across_eras(), name)
+        yield sample.prints_of(name), sample.made(opened.across_eras(), name, refs).tobytes()
+        data = None if refs is None else view.packed(refs)
+        if data is not None:
+            yield view.rows_of(name), data
 
 
 def emit(

@@ -24,7 +24,7 @@ from byterefs.files import canonical, digest, replacing
 from byterefs.grid import linear
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
 
-STORE_VERSION = "byterefs-store/2"
+STORE_VERSION = "byterefs-store/3"
 
 
 OF_SOURCE = (
@@ -32,10 +32,34 @@ OF_SOURCE = (
     "byterefs_inline",
     "byterefs_scans",
     "byterefs_told",
-    "placements",
     "sources",
 )
 """tables with rows of a source"""
+
+
+MADE_OF = (
+    "arrays",
+    "byterefs_arrays",
+    "byterefs_inline",
+    "byterefs_metas",
+    "byterefs_placements",
+    "byterefs_scans",
+    "byterefs_values",
+    "meta",
+    "remap",
+    "sources",
+)
+"""tables that a view is made of"""
+
+
+def voiding() -> Iterator[str]:
+    """Triggers that empty ``byterefs_kept`` at any change of what it was made of, whoever makes it."""
+    for table in MADE_OF:
+        for event in ("INSERT", "UPDATE", "DELETE"):
+            yield (
+                f"CREATE TRIGGER kept_{table}_{event.lower()} AFTER {event} ON {table} "
+                f"BEGIN DELETE FROM byterefs_kept; END"
+            )
 
 
 def quote(name: str) -> str:
@@ -60,7 +84,7 @@ def writing(store: Path) -> Iterator[sqlite3.Connection]:
         con.execute("PRAGMA journal_mode = DELETE")
         con.execute("BEGIN IMMEDIATE")
         if not con.execute("SELECT 1 FROM sqlite_master").fetchone():
-            for statement in schema("working").split(";\n"):
+            for statement in (*schema("working").split(";\n"), *voiding()):
                 con.execute(statement)
             con.execute("INSERT INTO meta VALUES ('store_version', ?)", (STORE_VERSION,))
         check_version(con, store)
@@ -267,6 +291,7 @@ def update(
         )
         if removed or replaced:
             drop_orphans(con)
+            drop_plan(con)
         return {"digest": state_digest(con), "counts": {**counts(con), "removed": len(removed)}}
 
 
@@ -312,6 +337,13 @@ def drop_orphans(con: sqlite3.Connection) -> None:
         "(SELECT digest FROM byterefs_arrays WHERE digest IS NOT NULL)"
     )
     con.execute("DELETE FROM byterefs_metas WHERE meta NOT IN (SELECT meta FROM byterefs_arrays)")
+
+
+def drop_plan(con: sqlite3.Connection) -> None:
+    """Forget the plan, which may place what is no more as it was."""
+    for table in ("arrays", "byterefs_placements", "remap"):
+        con.execute(f"DELETE FROM {table}")
+    con.execute("DELETE FROM meta WHERE key != 'store_version'")
 
 
 def state_digest(con: sqlite3.Connection) -> str:

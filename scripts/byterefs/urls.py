@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from byterefs.errors import RemapError
@@ -75,6 +76,7 @@ def plain(path: str) -> str:
     return unquote(to_url(path)) if is_http(path) else to_url(path)
 
 
+@lru_cache(maxsize=2**17)
 def to_icechunk(path: str) -> str:
     """The URL of an Icechunk virtual location, percent-encoded (research/peers.md, B43)."""
     scheme, _, rest = plain(path).partition("://")

@@ -171,10 +171,10 @@ def verify(
         work = Work(view, form, reader, oracle, options, previous, seed)
         work.counts["arrays"] = len(view.arrays)
         check_artefact(work, out, target)
-        ranges, axes = proofs.Ranges(view, oracle), proofs.Axes(view, oracle)
         tasks = [task for name in view.arrays for task in chosen(work, name)]
         tasks.sort(key=lambda t: (view.index[t.window.placement.source], t.array.array))
         read = {t.window.placement.source for t in tasks}
+        ranges, axes = proofs.Ranges(view, oracle, read), proofs.Axes(view, oracle)
         sources["remote"] = proofs.check_remote([s for s in view.sources if s.source in read])
         for task in progress.shown(tasks, f"verify {form}"):
             compare(work, task, ranges, axes)
@@ -281,12 +281,6 @@ def check_rows(view: View, form: str, reader: Reader, target: str) -> int:
 # --- values against the sources --------------------------------------------------------------------
 
 
-def rows_of(view: View, name: str) -> Refs | None:
-    """Rows of a referenced array; None of one that has none."""
-    array = view.arrays[name]
-    return view.refs(name) if array.storage == "referenced" and not array.refused else None
-
-
 class Task(NamedTuple):
     """A window to compare, and the byte range of its first chunk where that is to be compared too."""
 
@@ -297,8 +291,8 @@ class Task(NamedTuple):
 
 def chosen(work: Work, name: str) -> list[Task]:
     """What is compared of one array: what is new, and a sample of the rest. Its gaps are compared at once."""
-    array, refs = work.view.arrays[name], rows_of(work.view, name)
-    prints = sample.fingerprints(array, {s.source: s for s in work.view.sources}, refs)
+    array, refs = work.view.arrays[name], sample.refs_of(work.view, name)
+    prints = sample.prints(work.view, name, refs)
     seen = sample.known(prints, work.previous)
     seed, n, full = work.seed_of(name), int(work.options["sample"]), bool(work.options["full"])
     windows = sample.windows(array, seen, n=n, seed=seed, full=full, new=work.options["new"])

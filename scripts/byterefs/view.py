@@ -11,28 +11,31 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from functools import cached_property
-from itertools import groupby
-from operator import itemgetter
+from functools import cache, cached_property
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
-from byterefs import urls
+from byterefs import kept, urls
 from byterefs.axis import time_units
 from byterefs.chunks import ChunkIndex
 from byterefs.errors import StoreError
 from byterefs.files import canonical, digest
-from byterefs.grid import chunk_grid, fragment_steps, from_elements
-from byterefs.model import Array, Fragment, Key, Placement, Refs, Source
+from byterefs.grid import chunk_grid, fragment_steps
+from byterefs.model import Array, Fragment, Key, Refs, Source
 from byterefs.planning import vrt
 from byterefs.planning.records import array_of
 from byterefs.rows import rows
-from byterefs.slabs import Slabs
+from byterefs.slabs import Placements, Slabs
 from byterefs.store import opened
 
+RECEIPT = "receipt"
+ROW_BYTES = 20
+KEPT_BYTES = 64 * 2**20
+"""rows of an array are kept up to this size; those of more are made again from its packed columns"""
 NO_ROWS = Refs(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -114,6 +117,8 @@ class View:
 
     def vrt_for(self, target: str) -> str:
         """The plan as a VRT with the paths under which ``target`` serves the sources."""
+        if not self.left_out and not self.remap.get(target):
+            return self.vrt
         arrays = self.across_eras().arrays
         return vrt.write(
             arrays, self.root, self.root_dtypes, lambda source: self.published(source, target)
@@ -187,17 +192,17 @@ class View:
         return list(json.loads(self._meta.get("eras", "[]")))
 
     @cached_property
-    def _placements(self) -> dict[str, tuple[Placement, ...]]:
+    def _placements(self) -> dict[str, Placements]:
         rows = self._con.execute(
-            "SELECT array, source, source_array, src_offset, count, dest FROM placements "
-            "JOIN sources USING (source_id) ORDER BY array, position"
+            "SELECT array, dims, names, slabs FROM byterefs_placements JOIN arrays USING (array)"
         )
-        out: dict[str, tuple[Placement, ...]] = {}
-        for array, found in groupby(rows, itemgetter(0)):
-            _, sources, names, *slabs = zip(*found, strict=True)
-            boxes = (map(from_elements, column) for column in slabs)
-            out[array] = tuple(map(Placement, sources, names, *boxes))
-        return out
+        order = json.loads(self._meta["order"])
+        return {
+            array: Placements(
+                Slabs.unpacked(json.loads(names), slabs, len(json.loads(dims)), order)
+            )
+            for array, dims, names, slabs in rows
+        }
 
     @cached_property
     def remap(self) -> dict[str, list[tuple[str, str]]]:
@@ -287,8 +292,23 @@ class View:
         from one row per source without reading the chunks.
         """
         if array not in self._fragments:
-            self._fragments[array] = list(self._cut(array))
+            known = self.kept_receipt
+            self._fragments[array] = (
+                [Fragment(array, **f) for f in known["fragments"][array]]
+                if known and array in known["fragments"]
+                else list(self._cut(array))
+            )
         return self._fragments[array]
+
+    def kept(self, name: str) -> bytes | None:
+        """A result that the stage `view` kept in the store; None where there is none."""
+        return kept.read(self._con, name)
+
+    @cached_property
+    def kept_receipt(self) -> Mapping[str, Any] | None:
+        """The receipt of the whole view as the stage `view` kept it."""
+        data = self.kept(RECEIPT)
+        return None if data is None else json.loads(data)
 
     def _cut(self, array: str) -> Iterator[Fragment]:
         a, grid, slabs = self.arrays[array], self.grid(array), self._slabs(array)
@@ -313,6 +333,10 @@ class View:
         return self._rows[1]
 
     def _made(self, array: str, start: int, stop: int) -> Refs:
+        data = self.kept(rows_of(array))
+        if data is not None:
+            width = prod(self.grid(array)[1:])
+            return unpacked(data, start * width, stop * width)
         slabs, chunks = self._slabs(array), self.arrays[array].chunks
         return rows(self._index, slabs, self.index, chunks, self.grid(array), start, stop)
 
@@ -325,7 +349,7 @@ class View:
     @cached_property
     def _spelled(self) -> dict[str, str]:
         """Source -> everything that is known of it, as text."""
-        return {s.source: canonical(s) for s in self.sources}
+        return {s.source: spelled(s) for s in self.sources}
 
     @cached_property
     def _ranges(self) -> Mapping[tuple[str, str], str]:
@@ -335,6 +359,34 @@ class View:
         )
         names = dict(self._con.execute("SELECT source_id, source FROM sources"))
         return {(names[source_id], array): chunks for source_id, array, chunks in found}
+
+
+@cache
+def spelled(source: Source) -> str:
+    """Everything that is known of a source, as text."""
+    return canonical(source)
+
+
+def rows_of(array: str) -> str:
+    """The name under which an array's rows are kept."""
+    return f"rows {array}"
+
+
+def packed(refs: Refs) -> bytes | None:
+    """Rows as they are kept: columns one after another; None if they are too many, or some are inline."""
+    if refs.data or refs.offset.size * ROW_BYTES > KEPT_BYTES:
+        return None
+    columns = ((refs.source, "<i4"), (refs.offset, "<i8"), (refs.size, "<i8"))
+    return b"".join(column.astype(kind).tobytes() for column, kind in columns)
+
+
+def unpacked(data: bytes, start: int, stop: int) -> Refs:
+    """The rows ``[start, stop)`` of those that :func:`packed` made."""
+    total = len(data) // ROW_BYTES
+    source = np.frombuffer(data, "<i4", total)
+    offset = np.frombuffer(data, "<i8", total, 4 * total)
+    size = np.frombuffer(data, "<i8", total, 12 * total)
+    return Refs(source[start:stop], offset[start:stop], size[start:stop])
 
 
 def top_folder(source: str) -> str:
@@ -356,6 +408,8 @@ def array_digest(a: Array) -> str:
 
 def receipt(view: View) -> dict[str, Any]:
     """The receipt of the view: per array its fragments, and the arrays that cannot have refs."""
+    if view.kept_receipt is not None and not view.left_out and not view.with_across:
+        return dict(view.kept_receipt)
     fragments = {
         name: [{"start": f.start, "stop": f.stop, "digest": f.digest} for f in view.fragments(name)]
         for name in view.referenced()

@@ -22,9 +22,10 @@ from byterefs.codecs import numcodecs_refusal
 from byterefs.emitters import Described, Place, Rows, write_open
 from byterefs.emitters._table import Chunk, read_window
 from byterefs.files import canonical, digest, replacing
-from byterefs.grid import chunk_grid, chunk_span, elements, linear
+from byterefs.grid import chunk_grid, elements, linear
 from byterefs.model import ABSENT, Array, Fragment, Key
 from byterefs.planning.records import array_row
+from byterefs.slabs import Slabs
 from byterefs.store import quote, schema
 from byterefs.view import View, array_digest
 
@@ -221,12 +222,11 @@ def write_chunks(con: sqlite3.Connection, view: View, name: str) -> None:
 
 def slabs(view: View, a: Array) -> Iterator[tuple[int, ...]]:
     """source_id, then per axis the first and last global key of a placement and the shift to its source."""
-    for p in a.placements:
-        row = [view.index[p.source] + 1]
-        for c, s, n, d in zip(a.chunks, p.src_offset, p.count, p.dest, strict=True):
-            first, stop = chunk_span(d, n, c)
-            row += [first, stop - 1, s // c - d // c]
-        yield tuple(row)
+    own, c = Slabs.of(a.placements, len(a.dims)), np.array(a.chunks, np.int64)
+    ids = np.array([view.index[s] + 1 for s in own.sources], np.int64)
+    first, last = own.dest // c, -(-(own.dest + own.count) // c) - 1
+    axes = np.stack([first, last, own.src_offset // c - first], axis=2)
+    return map(tuple, np.column_stack([ids, axes.reshape(len(ids), -1)]).tolist())
 
 
 def opening(

@@ -12,7 +12,7 @@ from typing import Any
 from byterefs import axis
 from byterefs.axis import Units
 from byterefs.discover import select
-from byterefs.errors import PlanError
+from byterefs.errors import ByteRefsError, PlanError
 from byterefs.model import Array
 from byterefs.planning import consistency, eras
 from byterefs.planning.arrays import Maker
@@ -63,8 +63,13 @@ def compose(
     work = Composer(physical, roles, concat, config, report)
     layout = Layout(tuple(chosen), {}, {})
     if concat is not None:
-        work.tell(layout)  # what stands if the engine refuses
-        layout = ENGINES[options.get("engine", "coordinates")](physical, chosen, concat, options)
+        try:
+            layout = ENGINES[options.get("engine", "coordinates")](
+                physical, chosen, concat, options
+            )
+        except ByteRefsError:
+            work.tell(layout)
+            raise
     if options.get("tiles"):
         layout = tiled(physical, layout, options["tiles"])
     work.tell(layout)

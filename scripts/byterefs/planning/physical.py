@@ -53,12 +53,11 @@ class Physical:
             have[source] = dict[str, Have]()
             if reason is not None:
                 refused[source] = reason
-        arrays = con.execute(
-            "SELECT source, array, meta, a.digest, chunks, v.digest IS NOT NULL FROM byterefs_arrays AS a "
-            "JOIN sources USING (source_id) LEFT JOIN byterefs_values AS v ON v.digest = a.digest"
-        )
-        for source, array, meta, digest, chunks, kept in arrays:
-            have[source][array] = Have(meta, digest, chunks, bool(kept))
+        kept = {row[0] for row in con.execute('SELECT "digest" FROM byterefs_values')}
+        numbers = dict(con.execute("SELECT source_id, source FROM sources"))
+        arrays = con.execute("SELECT source_id, array, meta, digest, chunks FROM byterefs_arrays")
+        for source_id, array, meta, digest, chunks in arrays:
+            have[numbers[source_id]][array] = Have(meta, digest, chunks, digest in kept)
         metas = {
             m: scoped(meta_record(r))
             for m, r in con.execute("SELECT meta, record FROM byterefs_metas")

@@ -35,7 +35,7 @@ def array_row(a: Array) -> tuple[Any, ...]:
 
 
 def array_of(
-    row: tuple[Any, ...], placements: tuple[Placement, ...], eras: Sequence[str] = ()
+    row: tuple[Any, ...], placements: Sequence[Placement], eras: Sequence[str] = ()
 ) -> Array:
     """An Array from a row of the working store's ``arrays``; affine values are computed."""
     (

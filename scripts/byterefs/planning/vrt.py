@@ -228,10 +228,11 @@ def sources(a: Array, published: Callable[[str], str]) -> Iterator[str]:
         yield from raster.sources(a, lambda source: to_gdal(published(source)))
         return
     ones = joined((1,) * len(a.dims))
+    names = {p.source: escape(to_gdal(published(p.source))) for p in a.placements}
     for p in a.placements:
         yield (
             "<Source>\n"
-            f"  <SourceFilename>{escape(to_gdal(published(p.source)))}</SourceFilename>\n"
+            f"  <SourceFilename>{names[p.source]}</SourceFilename>\n"
             f"  <SourceArray>{escape('/' + p.source_array)}</SourceArray>\n"
             f'  <SourceSlab offset="{joined(p.src_offset)}" count="{joined(p.count)}" step="{ones}" />\n'
             f'  <DestSlab offset="{joined(p.dest)}" />\n'
@@ -240,9 +241,10 @@ def sources(a: Array, published: Callable[[str], str]) -> Iterator[str]:
 
 
 def indented(lines: Iterable[str], by: str = "  ") -> Iterator[str]:
-    """The lines further to the right; one may be several, joined."""
-    for line in lines:
-        yield by + line.replace("\n", "\n" + by)
+    """The lines further to the right, all of them joined; an array of forty years has sixty thousand."""
+    text = "\n".join(lines)
+    if text:
+        yield by + text.replace("\n", "\n" + by)
 
 
 def attribute(name: str, value: Any, dtype: str | None) -> Iterator[str]:

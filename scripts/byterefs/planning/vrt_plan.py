@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -107,10 +107,7 @@ def placement(
     inner = said.get("SourceArray") if band is None else array
     if file is None or not file.text or inner is None:
         raise PlanError(f"{name}: a <Source> of array {array!r} names no file or no array")
-    turned = numbers(said.get("SourceTranspose", ""))
-    axes = [n for n in turned if n >= 0]  # -1 is a new axis, which a band's slab is given
-    allowed = SOURCE_PARTS | (set() if band is None or axes != sorted(axes) else BAND_PARTS)
-    odd = sorted(parts.keys() - allowed)
+    odd = () if parts.keys() == SOURCE_PARTS else odd_parts(parts.keys(), said)
     if odd:
         raise PlanError(
             f"{name}: array {array!r} reads {file.text} through <{'>, <'.join(odd)}>, and chunks can be referenced only "
@@ -133,6 +130,14 @@ def placement(
     count = ints(slab, "count") or tuple(n - d for n, d in zip(shape, at, strict=True))
     found = Placement(source, inner.lstrip("/"), offset, count, at)
     return found if band is None else raster.of_band(found, dims, int(band))
+
+
+def odd_parts(parts: Set[str], said: Mapping[str, str]) -> list[str]:
+    """What a ``Source`` says beyond a slab at its place, or a band as it lies."""
+    axes = [n for n in numbers(said.get("SourceTranspose", "")) if n >= 0]
+    # -1 is a new axis, which a band's slab is given
+    band = "SourceBand" in said and axes == sorted(axes)
+    return sorted(parts - (SOURCE_PARTS | BAND_PARTS if band else SOURCE_PARTS))
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:

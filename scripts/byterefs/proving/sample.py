@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from math import prod
 
@@ -19,8 +18,9 @@ from numpy.typing import NDArray
 
 from byterefs.files import canonical
 from byterefs.grid import chunk_grid, unlinear
-from byterefs.model import Array, Key, Placement, Refs, Source
+from byterefs.model import Array, Ints, Key, Placement, Refs, Source
 from byterefs.slabs import Slabs, boxes
+from byterefs.view import View, spelled
 
 Prints = NDArray[np.uint64]
 WINDOW_BYTES = 64 * 2**20
@@ -52,32 +52,51 @@ class Window:
         return tuple(slice(s, s + n) for s, n in zip(self.start, self.count, strict=True))
 
 
+def refs_of(view: View, name: str) -> Refs | None:
+    """Rows of a referenced array; None of one that has none."""
+    array = view.arrays[name]
+    return view.refs(name) if array.storage == "referenced" and not array.refused else None
+
+
+def prints_of(name: str) -> str:
+    """The name under which an array's fingerprints are kept."""
+    return f"prints {name}"
+
+
+def prints(view: View, name: str, refs: Refs | None) -> Prints:
+    """The fingerprints of an array's slots in the order of its placements, as they were kept or made now."""
+    data = view.kept(prints_of(name))
+    return made(view, name, refs) if data is None else np.frombuffer(data, np.uint64)
+
+
+def made(view: View, name: str, refs: Refs | None) -> Prints:
+    """The fingerprints of an array's slots, made now from its rows."""
+    return fingerprints(view.arrays[name], {s.source: s for s in view.sources}, refs)
+
+
 def fingerprints(array: Array, sources: Mapping[str, Source], refs: Refs | None) -> Prints:
     """One 64-bit fingerprint per placement of the array, in their order.
 
     ``refs`` are the array's rows over the whole grid; None where it has none.
     """
     # an inline array's chunk is its global shape, which grows; its units decide what its values mean
-    own = array.chunks if refs is not None else [array.attrs.get(k) for k in ("units", "calendar")]
-    common = hashlib.sha256(
-        canonical([array.array, array.dtype, array.fill, array.codec, own]).encode()
+    means = (
+        array.chunks if refs is not None else [array.attrs.get(k) for k in ("units", "calendar")]
     )
-    out = np.empty(len(array.placements), np.uint64)
-    covered = [b""] * len(out) if refs is None else rows_of_slabs(array, refs)
-    for i, (p, rows) in enumerate(zip(array.placements, covered, strict=True)):
-        made = common.copy()
-        made.update(
-            f"{spelled(sources[p.source])} {p.source_array} {p.src_offset} {p.count} {p.dest}".encode()
-        )
-        made.update(rows)
-        out[i] = int.from_bytes(made.digest()[:8], "big")
-    return out
-
-
-@cache
-def spelled(source: Source) -> str:
-    """What is known of a source as text; it is asked for once per array."""
-    return canonical(source)
+    common = hashlib.sha256(
+        canonical([array.array, array.dtype, array.fill, array.codec, means]).encode()
+    )
+    own = Slabs.of(array.placements, len(array.dims))
+    places = np.hstack([own.src_offset, own.count, own.dest]).astype("<i8")
+    covered = [b""] * len(places) if refs is None else rows_of_slabs(array, refs)
+    out = []
+    for source, name, place, rows in zip(
+        own.sources, own.source_arrays, places, covered, strict=True
+    ):
+        one = common.copy()
+        one.update(f"{spelled(sources[source])} {name} ".encode() + place.tobytes() + rows)
+        out.append(one.digest()[:8])
+    return np.frombuffer(b"".join(out), ">u8").astype(np.uint64)
 
 
 def rows_of_slabs(array: Array, refs: Refs) -> list[bytes]:
@@ -110,6 +129,12 @@ def local_grid(p: Placement, chunks: Key) -> Key:
     return tuple(
         -(-(s + n) // c) - s // c for s, n, c in zip(p.src_offset, p.count, chunks, strict=True)
     )
+
+
+def local_grids(array: Array) -> Ints:
+    """:func:`local_grid` of every slab of an array, one a row."""
+    own, chunks = Slabs.of(array.placements, len(array.dims)), np.array(array.chunks, np.int64)
+    return np.asarray(-(-(own.src_offset + own.count) // chunks) - own.src_offset // chunks)
 
 
 def local_window(array: str, p: Placement, chunks: Key, key: Key, new: bool) -> Window:
@@ -152,12 +177,13 @@ def corners(array: Array, p: Placement) -> Iterator[Window]:
 
 def drawn(array: Array, old: NDArray[np.intp], n: int, seed: int) -> Iterator[Window]:
     """``n`` chunks drawn from the slabs at positions ``old``, without replacement; all if there are fewer."""
-    grids = [local_grid(array.placements[i], array.chunks) for i in old]
-    ends = np.cumsum([prod(g) for g in grids], dtype=np.int64)
+    grids = local_grids(array)[old]
+    ends = np.cumsum(grids.prod(axis=1))
     for position in draw(int(ends[-1]) if len(ends) else 0, n, seed):
         slot = int(np.searchsorted(ends, position, "right"))
-        key = unlinear(position - (int(ends[slot - 1]) if slot else 0), grids[slot])
-        yield local_window(array.array, array.placements[old[slot]], array.chunks, key, False)
+        before = int(ends[slot - 1]) if slot else 0
+        key = unlinear(position - before, tuple(grids[slot].tolist()))
+        yield local_window(array.array, array.placements[int(old[slot])], array.chunks, key, False)
 
 
 def draw(total: int, n: int, seed: int) -> list[int]:
@@ -179,10 +205,8 @@ def windows(
     fresh, old = np.flatnonzero(~seen), np.flatnonzero(seen)
     found: dict[tuple[Key, Key], Window] = {}
     if full or new == "all":
-        for i in fresh if not full else range(len(array.placements)):
-            found |= {
-                (w.start, w.count): w for w in slabs(array, array.placements[i], bool(~seen[i]))
-            }
+        for i in range(len(array.placements)) if full else fresh.tolist():
+            found |= {(w.start, w.count): w for w in slabs(array, array.placements[i], not seen[i])}
     else:
         found |= {(w.start, w.count): w for w in drawn(array, fresh, n, seed)}
     if not full and array.placements:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ SPELLED: Mapping[str, Callable[[str], str]] = {
 """form -> how its reader gives a published path; the others give it verbatim"""
 
 
+@lru_cache(maxsize=2**17)
 def spelled(form: str, path: str) -> str:
     """A published path as ``form`` writes it."""
     return SPELLED.get(form, str)(path)

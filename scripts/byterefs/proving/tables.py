@@ -169,14 +169,12 @@ def check_placements(view: View, reader: Reader, target: str) -> int:
     An array that the VRT carries by value has none there, and its values are compared.
     """
     compared = 0
+    names = {s.source: spelled("vrt", view.published(s.source, target)) for s in view.sources}
     for name, a in view.arrays.items():
         found = cast(Any, reader).plan.arrays[name].placements
         if a.values is not None and not found:
             continue
-        expected = [
-            Placement(spelled("vrt", view.published(p.source, target)), *p[1:])
-            for p in a.placements
-        ]
+        expected = [Placement(names[p.source], *p[1:]) for p in a.placements]
         if len(found) != len(expected):
             raise refuse("vrt", name, "the number of sources", len(found), len(expected))
         for i, (there, wanted) in enumerate(zip(found, expected, strict=True)):
