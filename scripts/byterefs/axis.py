@@ -181,8 +181,10 @@ def check_ascending(source: str, values: np.ndarray, name: str) -> None:
     """Refuse a source without steps, with a missing value, or whose steps do not ascend."""
     if values.size == 0:
         raise PlanError(f"{source}: {name} has no steps; leave the source out with source.pattern")
-    if values.dtype.kind == "f" and np.isnan(values).any():
+    if values.dtype.kind == "f" and (values != values).any():
         raise PlanError(f"{source}: {name} has a NaN among its values; leave the source out")
+    if values.size == 1:
+        return
     wrong = np.flatnonzero(values[1:] <= values[:-1])
     if wrong.size:
         i = int(wrong[0])

@@ -79,8 +79,13 @@ def write(
 def calendars(view: View) -> list[tuple[str, dict[str, Any]]]:
     """Per array its calendar sheet, the eras taken together; arrays that share one are told together."""
     found: dict[str, tuple[list[str], dict[str, Any]]] = {}
+    covered: dict[tuple[str, ...], dict[str, Any] | None] = {}
     for name in dict.fromkeys(a.array for c in cube.cubes(view) for a in c.arrays):
-        held = page.coverage(view, name)
+        own = times.time_axis(view, name)
+        along = (own.array if own else "", *(a.array for a in times.axes(view, name)))
+        if along not in covered:
+            covered[along] = page.coverage(view, name)
+        held = covered[along]
         if held is not None:
             leaf = name.rpartition("/")[2]
             names = found.setdefault(digest(held), ([], held))[0]

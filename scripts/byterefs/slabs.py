@@ -118,6 +118,13 @@ class Like:
         return replace(self, first=self.first + by)
 
 
+def all_aligned(slabs: Slabs, shape: Key, chunks: Key) -> bool:
+    """Whether :func:`grid.misaligned` finds nothing in any of the slabs."""
+    end, c = slabs.dest + slabs.count, np.array(chunks, np.int64)
+    inside = (slabs.src_offset % c) | (slabs.dest % c) | np.where(end == shape, 0, end % c)
+    return not inside.any()
+
+
 def boxes(slabs: Slabs, chunks: Key, start: int, stop: int) -> Iterator[Like]:
     """The boxes that slabs cover between the ``dim_0`` chunk keys ``start`` and ``stop``, by their form."""
     c = np.array(chunks, np.int64)

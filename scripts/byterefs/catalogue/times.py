@@ -72,14 +72,16 @@ def numbers(coordinate: Array) -> Any:
 
 
 def steps(view: View, array: str) -> list[cftime.datetime]:
-    """The steps of an array in all of its eras, sorted; none without a time axis.
+    """The steps of an array in all of its eras, sorted; none without a time axis."""
+    return sorted({step for axis in axes(view, array) for step in instants(axis)})
 
-    An era is another group with an array of the same name.
-    """
+
+def axes(view: View, array: str) -> list[Array]:
+    """The time axes of an array, one per era: an era is another group with an array of the same name."""
     leaf = array.rpartition("/")[2]
     same = [name for name in view.arrays if name.rpartition("/")[2] == leaf]
-    axes = {axis.array: axis for name in same if (axis := time_axis(view, name)) is not None}
-    return sorted({step for axis in axes.values() for step in instants(axis)})
+    found = {axis.array: axis for name in same if (axis := time_axis(view, name)) is not None}
+    return [found[name] for name in sorted(found)]
 
 
 def told(values: Any, units: Units) -> Any:

@@ -18,6 +18,7 @@ from byterefs.planning.checks import check_gaps, uncovered
 from byterefs.planning.engines import Concat, Layout
 from byterefs.planning.physical import Physical, shared_attrs
 from byterefs.planning.roles import Roles, by_value
+from byterefs.slabs import Slabs, all_aligned
 
 
 class Maker:
@@ -221,9 +222,12 @@ class Maker:
         self, name: str, first: ArrayMeta, placements: Sequence[Placement], shape: Key
     ) -> str | None:
         """Why ``refs_<array>`` cannot be, or None: the first misaligned placement, or no byte ranges."""
+        aligned = all_aligned(Slabs.of(placements, len(shape)), shape, first.chunks)
         for p in placements:
             if self.physical.have[p.source][p.source_array].chunks is None:
                 return f"{p.source}: array {name!r} has no byte ranges to refer to"
+            if aligned:
+                continue
             found = misaligned(shape, first.chunks, p.src_offset, p.count, p.dest)
             if found:
                 i, reason = found

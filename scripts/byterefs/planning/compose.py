@@ -279,6 +279,7 @@ def sign(
     lies_along = {m: not dims.isdisjoint(meta.dims) for m, meta in physical.metas.items()}
     for name in sorted({a for s in order for a in physical.have[s]}):
         inline = by_value(physical, order, name, roles, sizes)
+        signed: list[tuple[str, Signature]] = []
         for source in order:
             have = physical.have[source].get(name)
             if have is None:
@@ -292,5 +293,6 @@ def sign(
                     physical.metas[have.meta], concat=dims, by_value=inline, units=units
                 )
                 cache[key] = made if static is None else {**made, consistency.STATIC: static[:12]}
-            out.setdefault(name, []).append((source, cache[key]))
+            signed.append((source, cache[key]))
+        out[name] = signed
     return out

@@ -77,7 +77,7 @@ def runs(order: Sequence[tuple[str, Signature]]) -> list[dict[str, Any]]:
     """Runs of neighbouring sources with one signature: the era boundaries of an array."""
     out: list[dict[str, Any]] = []
     for source, sig in order:
-        if out and out[-1]["signature"] == sig:
+        if out and (out[-1]["signature"] is sig or out[-1]["signature"] == sig):
             out[-1]["last"] = source
             out[-1]["count"] += 1
         else:

@@ -118,8 +118,14 @@ def shared_attrs(
     names = sorted({name for attrs, _ in records for name in attrs})
     attrs, dtypes, varying = {}, {}, []
     for name in names:
-        seen = {json.dumps([a.get(name), d.get(name), name in a]) for a, d in records}
-        if len(seen) > 1:
+        one, kind = records[0][0].get(name), records[0][1].get(name)
+        plain = isinstance(one, str)
+        first = json.dumps([one, kind, name in records[0][0]])
+        if any(
+            not (plain and a.get(name) == one and d.get(name) == kind)
+            and json.dumps([a.get(name), d.get(name), name in a]) != first
+            for a, d in records
+        ):
             varying.append(name)
             continue
         attrs[name] = records[0][0][name]

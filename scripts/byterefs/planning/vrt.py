@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -228,16 +228,21 @@ def sources(a: Array, published: Callable[[str], str]) -> Iterator[str]:
         yield from raster.sources(a, lambda source: to_gdal(published(source)))
         return
     ones = joined((1,) * len(a.dims))
-    names = {p.source: escape(to_gdal(published(p.source))) for p in a.placements}
-    for p in a.placements:
+    for source, name, src_offset, count, dest in a.placements:
         yield (
             "<Source>\n"
-            f"  <SourceFilename>{names[p.source]}</SourceFilename>\n"
-            f"  <SourceArray>{escape('/' + p.source_array)}</SourceArray>\n"
-            f'  <SourceSlab offset="{joined(p.src_offset)}" count="{joined(p.count)}" step="{ones}" />\n'
-            f'  <DestSlab offset="{joined(p.dest)}" />\n'
+            f"  <SourceFilename>{escaped(to_gdal(published(source)))}</SourceFilename>\n"
+            f"  <SourceArray>{escaped('/' + name)}</SourceArray>\n"
+            f'  <SourceSlab offset="{joined(src_offset)}" count="{joined(count)}" step="{ones}" />\n'
+            f'  <DestSlab offset="{joined(dest)}" />\n'
             "</Source>"
         )
+
+
+@lru_cache(maxsize=2**17)
+def escaped(name: str) -> str:
+    """A source, or an array in it, as XML text."""
+    return escape(name)
 
 
 def indented(lines: Iterable[str], by: str = "  ") -> Iterator[str]:

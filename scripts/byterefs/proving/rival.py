@@ -11,6 +11,7 @@ from typing import Any
 from byterefs.errors import PlanError, VerifyError
 from byterefs.model import Array, Placement
 from byterefs.planning import vrt_plan
+from byterefs.slabs import Slabs
 from byterefs.view import View
 
 log = logging.getLogger(__name__)
@@ -59,13 +60,13 @@ def compare_group(
 
 def groups(view: View, chosen: Sequence[str]) -> dict[tuple[str, ...], list[list[str]]]:
     """Local sources that hold the same data arrays, by those arrays, apart where their times count otherwise."""
-    several = len(view.sources) > 1
+    several, wanted = len(view.sources) > 1, set(chosen)
     having: dict[str, list[str]] = {}
     for a in view.arrays.values():
         along = a.kind == "data" and a.storage == "referenced" and "/" not in a.own
         if along and (len(a.placements) > 1 or not several):
-            for p in a.placements:
-                having.setdefault(p.source, []).append(a.array)
+            for source in wanted.intersection(Slabs.of(a.placements, len(a.dims)).sources):
+                having.setdefault(source, []).append(a.array)
     units = view.own_units()
     out: dict[tuple[str, ...], dict[Any, list[str]]] = {}
     for source in chosen:
@@ -78,7 +79,9 @@ def groups(view: View, chosen: Sequence[str]) -> dict[tuple[str, ...], list[list
 def compare(ours: Array, theirs: vrt_plan.VrtArray, sources: Sequence[str]) -> int:
     """How many placements are equal: same order, same slabs, same distances where ours has no gap."""
     wanted = set(sources)
-    mine = sorted((p for p in ours.placements if p.source in wanted), key=lambda p: p.dest)
+    slabs = Slabs.of(ours.placements, len(ours.dims))
+    own = [ours.placements[i] for i, source in enumerate(slabs.sources) if source in wanted]
+    mine = sorted(own, key=lambda p: p.dest)
     other = sorted(theirs.placements, key=lambda p: p.dest)
     for i, (a, b) in enumerate(zip(mine, other, strict=False)):
         if (a.source, a.src_offset, a.count) != (b.source, b.src_offset, b.count):
