@@ -20,7 +20,7 @@ from byterefs import codecs
 from byterefs.errors import ScanError
 from byterefs.model import ABSENT
 from byterefs.scanners import _common, hdf5
-from byterefs.scanners._hdf5_types import BOOKKEEPING
+from byterefs.scanners._hdf5_attributes import BOOKKEEPING
 from conformance import ScannerTests, assembled, by_value, scanned, stored_bytes
 from granules import Granule
 

@@ -16,8 +16,8 @@ from byterefs.codecs import attr_json
 from byterefs.errors import ByteRefsError
 from byterefs.model import Key
 from byterefs.scanners._common import Attributes, Unsupported
+from byterefs.scanners._hdf5_attributes import BOOKKEEPING
 from byterefs.scanners._hdf5_tree import NOT_COORDINATE
-from byterefs.scanners._hdf5_types import BOOKKEEPING
 
 TYPES = {
     "Byte": "u1",

@@ -7,70 +7,99 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
 
-from h5py import File, h5, h5d, h5ds, h5g, h5l, h5o, h5p, h5s
+import h5py
+import numpy as np
+from h5py import h5, h5d, h5ds, h5f, h5g, h5l, h5o, h5p, h5s, h5t
 
 from byterefs import urls
 from byterefs.access.ranges import Local
+from byterefs.codecs import Filter
 from byterefs.errors import ScanError
 from byterefs.model import Key
 from byterefs.scanners._common import Seen
-from byterefs.scanners._hdf5_types import attribute, text
+from byterefs.scanners._hdf5_attributes import attribute, names
+from byterefs.scanners._hdf5_types import text
 
-NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 NOT_COORDINATE = "_nc4_non_coord_"
 """netCDF-4's prefix of a variable that has the name of a dimension but is not its coordinate"""
 
 
 @contextmanager
-def hdf5_file(source: str, seen: Seen) -> Iterator[File]:
+def hdf5_file(source: str, seen: Seen) -> Iterator[h5py.File]:
     """The source as HDF5 reads it, without locks: itself on this machine, through a cache of blocks elsewhere.
 
     Raises what HDF5 raises, and ScanError if the name of a file leads to another one by now.
     """
     if not isinstance(seen.ranges, Local):
-        with File(seen.file, "r") as file:
+        with h5py.File(seen.file, "r") as file:
             yield file
         return
-    with File(urls.to_path(source), "r", locking=False) as file:
-        if not os.path.samestat(os.fstat(file.id.get_vfd_handle()), os.fstat(seen.ranges.fd)):
+    opened = h5f.open(os.fsencode(urls.to_path(source)), h5f.ACC_RDONLY, fapl=_access())
+    try:
+        if not os.path.samestat(os.fstat(opened.get_vfd_handle()), os.fstat(seen.ranges.fd)):
             raise ScanError(f"{source}: it was replaced while it was scanned; run again")
-        yield file
+        yield h5py.File(opened)
+    finally:
+        opened.close()
 
 
-@dataclass(slots=True)
+@cache
+def _access() -> h5p.PropFAID:
+    """How files are opened: without locks, and closed with all that is open in them."""
+    found = h5p.create(h5p.FILE_ACCESS)
+    found.set_fclose_degree(h5f.CLOSE_STRONG)
+    found.set_file_locking(False, True)
+    return found
+
+
+@dataclass
 class Node:
     """One dataset under one name."""
 
     name: str
     """path without leading slash, as netCDF calls it"""
     id: h5d.DatasetID
+    address: int
+    """where the object header lies: the identity of a dataset that has several names"""
     shape: Key
     unlimited: tuple[bool, ...]
+    listed: list[bytes]
+    """names of its attributes"""
     scale: bool
     variable: bool = True
     """False for a dimension without a variable"""
     axes: list[Hashable] = field(default_factory=list)
     """identity of each axis: the address of its scale, or a phony dimension"""
     dims: tuple[str, ...] = ()
-    _plist: h5p.PropDCID | None = None
 
-    @property
+    @cached_property
     def plist(self) -> h5p.PropDCID:
         """The dataset creation property list."""
-        if self._plist is None:  # its truth is a call into HDF5
-            self._plist = self.id.get_create_plist()
-        return self._plist
+        return self.id.get_create_plist()
+
+    @cached_property
+    def type(self) -> h5t.TypeID:
+        """The type of an element in the file."""
+        return self.id.get_type()
+
+    @cached_property
+    def layout(self) -> int:
+        """HDF5's storage class."""
+        return int(self.plist.get_layout())
+
+    @cached_property
+    def filters(self) -> list[Filter]:
+        """The filter pipeline in the order in which it encodes, repeats kept."""
+        return [self.plist.get_filter(i) for i in range(self.plist.get_nfilters())]
 
     @property
     def group(self) -> str:
         """The path of the group, ``""`` for the root."""
         return self.name.rpartition("/")[0]
-
-    @property
-    def address(self) -> int:
-        """Where the object header lies: the identity of a dataset that has several names."""
-        return int(h5o.get_info(self.id).addr)
 
 
 @dataclass(slots=True)
@@ -82,29 +111,28 @@ class Tree:
     """external links: name -> the file that they lead to"""
 
 
-def tree(file: File) -> Tree:
+def tree(file: h5py.File) -> Tree:
     """All datasets of a file in netCDF's order, dimensions resolved and extents as netCDF gives them.
 
     Soft links are followed, one that leads nowhere is no array; a dataset without dataspace is none.
     """
     found = Tree({}, {})
-    order = list(_walk(file.id, "", (), found))
+    order = list(_walk(file.id, "", (int(h5o.get_info(file.id).addr),), found))
     _resolve(order)
     _extend(order)
     found.nodes = {node.name: node for node in order if node.variable}
     return found
 
 
-def _walk(group: h5g.GroupID, path: str, above: tuple[int, ...], out: Tree) -> Iterator[Node]:
+def _walk(
+    group: h5g.GroupID | h5f.FileID, path: str, above: tuple[int, ...], out: Tree
+) -> Iterator[Node]:
     """Child groups first, then datasets: the order in which netCDF-C names phony dimensions."""
-    above = (*above, int(h5o.get_info(group).addr))
     datasets = []
-    links = group.links
-    for raw in _names(group):
+    for raw, link, address in _links(group):
         name = f"{path}{text(raw)}"
-        link = links.get_info(raw).type
         if link == h5l.TYPE_EXTERNAL:
-            out.elsewhere[name] = text(links.get_val(raw)[0])
+            out.elsewhere[name] = text(group.links.get_val(raw)[0])
             continue
         try:
             item = h5o.open(group, raw)
@@ -112,38 +140,44 @@ def _walk(group: h5g.GroupID, path: str, above: tuple[int, ...], out: Tree) -> I
             if link == h5l.TYPE_SOFT:  # it leads nowhere, or in a circle
                 continue
             raise OSError(f"{name}: {error.args[0]}") from error
+        at = address if link == h5l.TYPE_HARD else int(h5o.get_info(item).addr)
         if isinstance(item, h5g.GroupID):
-            if int(h5o.get_info(item).addr) not in above:
-                yield from _walk(item, f"{name}/", above, out)
-        elif isinstance(item, h5d.DatasetID) and (shape := item.shape) is not None:
-            datasets.append(_node(path, text(raw), item, shape))
+            if at not in above:
+                yield from _walk(item, f"{name}/", (*above, at), out)
+        elif isinstance(item, h5d.DatasetID):
+            space = item.get_space()
+            if space.get_simple_extent_type() != h5s.NULL:
+                datasets.append(_node(path, text(raw), item, space, at))
     yield from datasets
 
 
-def _names(group: h5g.GroupID) -> list[bytes]:
-    names: list[bytes] = []
+def _links(group: h5g.GroupID | h5f.FileID) -> list[tuple[bytes, int, int]]:
+    """Name, kind and, of a hard link, address of each link."""
+    found: list[tuple[bytes, int, int]] = []
     tracked = group.get_create_plist().get_link_creation_order() & 1
-    group.links.iterate(names.append, idx_type=h5.INDEX_CRT_ORDER if tracked else h5.INDEX_NAME)
-    return names
+    group.links.iterate(
+        lambda name, link: found.append((name, link.type, link.u)),
+        idx_type=h5.INDEX_CRT_ORDER if tracked else h5.INDEX_NAME,
+        info=True,
+    )
+    return found
 
 
-def _node(path: str, name: str, dsid: h5d.DatasetID, shape: Key) -> Node:
-    limits = dsid.get_space().get_simple_extent_dims(True) if shape else ()
-    scale = bool(h5ds.is_scale(dsid))
-    label = attribute(dsid, b"NAME") if scale else None
+def _node(path: str, name: str, dsid: h5d.DatasetID, space: h5s.SpaceID, address: int) -> Node:
+    limits = space.get_simple_extent_dims(True)
+    listed = names(dsid)
+    scale = b"CLASS" in listed and bool(h5ds.is_scale(dsid))
+    label = attribute(dsid, b"NAME") if scale and b"NAME" in listed else None
     return Node(
         name=path + name.removeprefix(NOT_COORDINATE),
         id=dsid,
-        shape=tuple(int(n) for n in shape),
+        address=address,
+        shape=space.get_simple_extent_dims(),
         unlimited=tuple(n == h5s.UNLIMITED or n is None for n in limits),
+        listed=listed,
         scale=scale,
-        variable=label is None or not _label(label).startswith(NO_VARIABLE),
+        variable=not (isinstance(label, str) and label.startswith(NO_VARIABLE)),
     )
-
-
-def _label(value: object) -> bytes:
-    raw = getattr(value, "item", lambda: value)()
-    return raw if isinstance(raw, bytes) else str(raw).encode()
 
 
 def _resolve(order: list[Node]) -> None:
@@ -166,8 +200,12 @@ def _resolve(order: list[Node]) -> None:
 
 
 def _dimid(node: Node) -> int | None:
-    found = attribute(node.id, b"_Netcdf4Dimid")
-    return None if found is None else int(found.item())
+    found = _bookkept(node, b"_Netcdf4Dimid")
+    return None if found is None else int(found)
+
+
+def _bookkept(node: Node, name: bytes) -> Any:
+    return attribute(node.id, name) if name in node.listed else None
 
 
 def _axes(node: Node, scales: dict[int, Node], numbers: dict[int | None, int]) -> list[Hashable]:
@@ -175,9 +213,9 @@ def _axes(node: Node, scales: dict[int, Node], numbers: dict[int | None, int]) -
     rank = len(node.shape)
     if node.scale and rank == 1:
         return [node.address]
-    ids = attribute(node.id, b"_Netcdf4Coordinates")
-    if ids is not None and len(ids) == rank and all(int(i) in numbers for i in ids):
-        return [numbers[int(i)] for i in ids]
+    ids = np.ravel(_bookkept(node, b"_Netcdf4Coordinates") or ()).tolist()
+    if rank and len(ids) == rank and all(i in numbers for i in ids):
+        return [numbers[i] for i in ids]
     if node.scale:
         return [node.address, *[None] * (rank - 1)]
     return [_attached(node, axis, scales) for axis in range(rank)]

@@ -1,32 +1,21 @@
-"""What HDF5 says of a value, in numpy's and JSON's words: types, fills, attributes, whole arrays."""
+"""What HDF5 says of a value, in numpy's and JSON's words: types, fills, whole arrays."""
 
 from __future__ import annotations
 
 import ctypes
 import json
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from h5py import Dataset, h5a, h5d, h5p, h5s, h5t
+from h5py import Dataset, h5d, h5p, h5s, h5t
 from numpy.typing import NDArray
 
-from byterefs.codecs import attr_json
 from byterefs.model import Key
 from byterefs.scanners._common import KEPT, Unsupported
+from byterefs.scanners._hdf5_library import function
 
-BOOKKEEPING = {
-    "CLASS",
-    "NAME",
-    "DIMENSION_LABELS",
-    "DIMENSION_LIST",
-    "REFERENCE_LIST",
-    "_NCProperties",
-    "_Netcdf4Coordinates",
-    "_Netcdf4Dimid",
-    "_nc3_strict",
-}
-"""attributes by which HDF5 and netCDF-4 keep dimensions; no CF reader wants them"""
+_fill_value = function("H5Pget_fill_value")
 
 CLASSES = {
     h5t.TIME: "a time type",
@@ -59,6 +48,12 @@ def stored_dtype(tid: h5t.TypeID) -> np.dtype[Any]:
     Elements of several fields, of several numbers or of no known meaning are bytes, ``|V12``. Raises
     Unsupported where numpy has no type of the same bytes, or where they point elsewhere.
     """
+    return _dtype(tid.encode())
+
+
+@lru_cache(1024)
+def _dtype(encoded: bytes) -> np.dtype[Any]:
+    tid = h5t.decode(encoded)
     base = tid.get_super() if tid.get_class() == h5t.ENUM else tid
     kind = base.get_class()
     if kind == h5t.STRING and not base.is_variable_str():
@@ -132,35 +127,25 @@ def described(dtype: np.dtype[Any]) -> Any:
     }
 
 
-def fill(dsid: h5d.DatasetID, dcpl: h5p.PropDCID, dtype: np.dtype[Any]) -> np.generic | None:
+def fill(tid: h5t.TypeID, dcpl: h5p.PropDCID, dtype: np.dtype[Any]) -> np.generic | None:
     """What HDF5 gives for an element never written: the declared fill or 0; None if it is undefined."""
     defined = dcpl.fill_value_defined()
     if defined == h5d.FILL_VALUE_UNDEFINED:
         return None
     raw = ctypes.create_string_buffer(dtype.itemsize)
-    if defined == h5d.FILL_VALUE_USER_DEFINED:
-        tid = dsid.get_type()
-        # h5py 3.16 converts to its own string type, and refuses one that is not UTF-8 alike
-        if library().H5Pget_fill_value(dcpl.id, tid.id, raw) < 0:
-            raise Unsupported("HDF5 cannot convert its fill value to its type")
+    declared = defined == h5d.FILL_VALUE_USER_DEFINED
+    # h5py 3.16 converts to its own string type, and refuses one that is not UTF-8 alike
+    if declared and _fill_value(dcpl.id, tid.id, raw) < 0:
+        raise Unsupported("HDF5 cannot convert its fill value to its type")
     scalar: np.generic = np.frombuffer(raw.raw, dtype)[0]
     return scalar
-
-
-@cache
-def library() -> ctypes.CDLL:
-    """The HDF5 library that h5py has loaded, for what h5py does not wrap."""
-    found = ctypes.CDLL(h5p.__file__)
-    found.H5Pget_chunk_opts.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_uint)]
-    found.H5Pget_fill_value.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p]
-    return found
 
 
 def values(
     dsid: h5d.DatasetID, dcpl: h5p.PropDCID, dtype: np.dtype[Any], shape: Key
 ) -> NDArray[Any]:
     """All elements as stored, in ``dtype``; fill where nothing was written or HDF5's extent ends."""
-    missing = fill(dsid, dcpl, dtype)
+    missing = fill(dsid.get_type(), dcpl, dtype)
     out: NDArray[Any] = np.full(shape, 0 if missing is None else missing, dtype)
     if not dsid.get_storage_size():
         return out  # HDF5 refuses to read what has neither bytes nor a fill
@@ -185,57 +170,3 @@ def text_values(dsid: h5d.DatasetID, shape: Key) -> NDArray[Any]:
     padded = np.zeros(shape, f"S{longest}")
     padded[tuple(slice(n) for n in found.shape)] = np.array(raw, padded.dtype).reshape(found.shape)
     return padded
-
-
-def attributes(owner: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """The attributes of a group or dataset id as JSON values, and their dtypes.
-
-    HDF5's and netCDF-4's bookkeeping is left out, and so is what is neither number nor text.
-    """
-    found: dict[str, Any] = {}
-    dtypes: dict[str, str] = {}
-    names: list[bytes] = []
-    h5a.iterate(owner, names.append)  # 37 attributes: 0.4 ms by name, 1.2 ms by index
-    for raw in names:
-        name = text(raw)
-        if name in BOOKKEEPING:
-            continue
-        value = _read(h5a.open(owner, raw))
-        if value is not None:
-            found[name], dtypes[name] = attr_json(value)
-    return found, dtypes
-
-
-def attribute(owner: Any, name: bytes) -> Any:
-    """One attribute as numpy reads it, or None."""
-    return _read(h5a.open(owner, name)) if h5a.exists(owner, name) else None
-
-
-def _read(attr: h5a.AttrID) -> Any:
-    tid, shape = attr.get_type(), attr.shape
-    kind = tid.get_class()
-    if kind not in (h5t.INTEGER, h5t.FLOAT, h5t.STRING, h5t.ENUM):
-        return None
-    if kind == h5t.STRING and tid.is_variable_str():
-        dtype, mtype = attr.dtype, h5t.py_create(attr.dtype)
-    elif kind == h5t.STRING:
-        dtype, mtype = np.dtype(f"S{tid.get_size()}"), tid
-    else:
-        dtype, mtype = _number_dtype(tid), None
-        if dtype is None:
-            return None
-    if shape is None:  # a null dataspace
-        return "" if kind == h5t.STRING else np.zeros(0, dtype)
-    value: NDArray[Any] = np.zeros(shape, dtype)
-    attr.read(value, mtype=tid if kind == h5t.ENUM else mtype)
-    return value
-
-
-def _number_dtype(tid: h5t.TypeID) -> np.dtype[Any] | None:
-    """None where numpy has no such number: three bytes, say."""
-    base = tid.get_super() if tid.get_class() == h5t.ENUM else tid
-    try:
-        dtype: np.dtype[Any] = base.dtype
-    except TypeError:
-        return None
-    return dtype
