@@ -26,10 +26,10 @@ ROOT = Path(__file__).parents[1]
 NUMBERS = (np.arange(20 * 30, dtype="<i4").reshape(20, 30) ** 2) % 97
 
 
-def taken(data: Path, out: Path) -> dict[str, dict[str, str]]:
+def taken(data: Path, out: Path, seconds: int = 120) -> dict[str, dict[str, str]]:
     """The lines of a census by path, each by column."""
     command = [sys.executable, ROOT / "scripts" / "census.py", "--data", data, "--out", out]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stderr
     head, *rows = out.read_text(encoding="utf-8").splitlines()
     cells = [dict(zip(head.split("\t"), row.split("\t"), strict=True)) for row in rows]

@@ -232,11 +232,12 @@ def affine(values: np.ndarray) -> dict[str, float | int] | None:
     if values.ndim != 1 or values.size < 3 or values.dtype.kind not in "iuf":
         return None
     index = np.arange(values.size)
-    start = values[0].item()
-    for step in (values[1].item() - start, (values[-1].item() - start) / (values.size - 1)):
-        if values.dtype.kind != "f" and step != int(step):
+    start, last = values[0].item(), values[-1].item()
+    whole = values.dtype.kind != "f"
+    for step in (values[1].item() - start, (last - start) / (values.size - 1)):
+        if whole and (step != int(step) or not _counts(start, int(step), last, values.size)):
             continue
-        step = step if values.dtype.kind == "f" else int(step)
+        step = int(step) if whole else step
         with np.errstate(all="ignore"):
             again = (start + step * index).astype(values.dtype)
         if (
@@ -247,3 +248,10 @@ def affine(values: np.ndarray) -> dict[str, float | int] | None:
         ):
             return {"start": start, "step": step}
     return None
+
+
+def _counts(start: int, step: int, last: int, n: int) -> bool:
+    """Whether ``n`` integers end at ``last`` without wrapping around, in numbers that SQL and numpy have."""
+    bounds = np.iinfo(np.int64)
+    held = all(bounds.min <= x <= bounds.max for x in (start, step, last))
+    return held and start + step * (n - 1) == last

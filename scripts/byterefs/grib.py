@@ -38,6 +38,8 @@ PROVEN = {
     ),
 }
 """packings, by edition, whose values gribberish 1.9 gives as ecCodes 2.50 does"""
+CCSDS = (0, *range(5, 25))
+"""bits of a number in that packing for which this was compared; 0 is a constant field"""
 LATLON = ("regular_ll", "regular_gg")
 """grids of edition 1 that gribberish gives a shape; it takes a reduced one for 65535 columns"""
 RECTANGULAR = (0, 1, 3, 4, 5, 10, 14)
@@ -208,12 +210,14 @@ def bitmap(part: bytes, current: Mapping[int, bytes]) -> bytes:
 # --- values ----------------------------------------------------------------------------------------
 
 
-def decoder(edition: int, packing: str, grid: str, *, masked: bool) -> str:
+def decoder(edition: int, packing: str, grid: str, *, masked: bool, bits: int = 16) -> str:
     """The codec id of a field: GRIBBERISH where it is proven to give what ecCodes does.
 
-    In edition 1 gribberish loses the ``masked`` points of a constant field.
+    In edition 1 gribberish loses the ``masked`` points of a constant field. Of CCSDS it gives other
+    values where a number has 2 to 4 ``bits`` or more than 24, and none where it has one.
     """
     proven = packing in PROVEN[edition] and (edition == 2 or (grid in LATLON and not masked))
+    proven = proven and (packing != "grid_ccsds" or bits in CCSDS)
     return GRIBBERISH if proven else ECCODES
 
 

@@ -61,20 +61,24 @@ def zero(array: Array) -> np.generic:
 
 
 def cf_fill(array: Array) -> np.generic | None:
-    """The CF ``_FillValue`` in the array's dtype; None where the source has none that the dtype can hold."""
-    if "_FillValue" not in array.attrs:
+    """The CF ``_FillValue`` in the array's dtype; None where the source has none that the dtype can hold.
+
+    CF has one value: a list of several, text for numbers or numbers for text are none.
+    """
+    kind, raw = np.dtype(array.dtype), array.attrs.get("_FillValue")
+    if raw is None or isinstance(raw, list) or kind.kind == "V":
         return None
-    value = attr_value(array.attrs["_FillValue"], array.attr_dtypes.get("_FillValue", array.dtype))
-    if isinstance(value, str):
-        if np.dtype(array.dtype).kind != "S":
-            return None
-        value = value.encode("latin-1")
-    given = np.asarray(value).reshape(-1)[:1]
-    with np.errstate(invalid="ignore"):
-        scalar: np.generic = given.astype(array.dtype)[0]
+    value = attr_value(raw, array.attr_dtypes.get("_FillValue", array.dtype))
+    if isinstance(value, str) != (kind.kind == "S"):
+        return None
+    given = np.asarray(value.encode("latin-1") if isinstance(value, str) else value).reshape(-1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        scalar: np.generic = given.astype(kind)[0]
+    if kind.kind == "S":
+        return scalar
     # ROMS has a float32 _FillValue of 1e37 on packed int16, which no stored value can equal and
     # which xarray 2026.9 cannot read: Zarr forms leave it out
-    held = given.dtype.kind == "S" or scalar == given[0] or bool(np.isnan(given[0]))
+    held = scalar == given[0] or (kind.kind in "fc" and bool(np.isnan(given[0])))
     return scalar if held else None
 
 

@@ -51,7 +51,12 @@ class Look:
     def compare(self, array: Array) -> bool:
         """Whether every value was compared; Differs at the first that is another one."""
         listed = self.witnesses.listed().get(self.named(array))
-        known = written(self.view, array) if listed and listed.undefined else windows(array)
+        undefined = listed is not None and listed.undefined
+        if undefined and array.values is not None:
+            raise Undone(
+                "HDF5 gives whatever lay in memory for those of its elements never written"
+            )
+        known = written(self.view, array) if undefined else windows(array)
         for start, count in known:
             if time.monotonic() > self.until:
                 raise Undone("it was not compared within the time of a file; raise --seconds")

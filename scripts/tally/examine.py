@@ -140,8 +140,8 @@ def expected(job: Job, witnesses: Witnesses) -> dict[str, int]:
     """Every array that the file should have, with its bytes: what an oracle lists, or a sidecar names."""
     if job.format != "dmrpp":
         return {n: a.nbytes for n, a in witnesses.listed().items()}
-    listed = {spelled(n): a.nbytes for n, a in witnesses.listed().items()}
-    return {n: listed.get(spelled(n), 0) for n in files.described_arrays(job.path)}
+    listed = {spelled(n): (n, a.nbytes) for n, a in witnesses.listed().items()}
+    return dict(listed.get(spelled(n), (n, 0)) for n in files.described_arrays(job.path))
 
 
 def stored_bytes(item: SourceArray) -> int:

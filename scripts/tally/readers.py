@@ -18,6 +18,7 @@ import tifffile
 from numpy.typing import NDArray
 from osgeo import gdal
 
+from byterefs.grid import chunk_grid
 from byterefs.proving import fields, oracle
 from byterefs.proving.pixels import Pixels
 from tally.reading import Cannot, Listed, Reader, alike, window
@@ -114,7 +115,9 @@ def padded(found: h5py.Dataset, start: Sequence[int], count: Sequence[int]) -> N
 
 
 def undefined(item: h5py.Dataset) -> bool:
-    """Whether HDF5 fills in nothing for chunks that were never written."""
+    """Whether HDF5 fills in nothing for chunks that were never written, and there are such."""
+    if item.chunks and item.id.get_num_chunks() == prod(chunk_grid(item.shape, item.chunks)):
+        return False
     made = item.id.get_create_plist()
     never: bool = made.get_fill_time() == h5py.h5d.FILL_TIME_NEVER
     nothing = made.fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED
@@ -186,15 +189,17 @@ class ByGDAL:
         gdal.UseExceptions()
         gdal.PushErrorHandler("CPLQuietErrorHandler")
         self.path = path
-        self.groups = [
-            group
+        opened = {
+            driver: group
             for driver in (*oracle.DRIVERS, "HDF4")
             if not isinstance(group := oracle.open_group(path, driver), str)
-        ]
+        }
+        self.groups = list(opened.values())
+        self.driver = next(iter(opened), "")
         self.pixels = Pixels()
         if not self.groups:
-            self.driver = gdal.OpenEx(path, gdal.OF_RASTER | gdal.OF_MULTIDIM_RASTER)
-            self.driver = self.driver.GetDriver().ShortName
+            data = gdal.OpenEx(path, gdal.OF_RASTER | gdal.OF_MULTIDIM_RASTER)
+            self.driver = data.GetDriver().ShortName
 
     def arrays(self) -> dict[str, Listed]:
         """The arrays of the first driver that opens the file."""
@@ -279,6 +284,8 @@ class ByTifffile:
             raise Cannot("it has no such page")
         if self.read_before is None or self.read_before[0] != array:
             page = self.found[array]
+            if page.compression == tifffile.COMPRESSION.LERC:
+                raise Cannot("tifffile leaves out LERC's mask of what is missing")
             if prod(page.shape) * 8 > 1 << 31:
                 raise Cannot("the page is too large to be decoded at once")
             self.read_before = (array, page.asarray())

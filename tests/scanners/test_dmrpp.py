@@ -530,6 +530,22 @@ def test_a_fill_is_exact_or_refused(
     assert by_value(item).tobytes() == np.full(3, expected).tobytes()
 
 
+def test_an_array_has_the_path_of_the_file_where_its_sidecar_spells_another(tmp_path: Path) -> None:
+    path = tmp_path / "a.nc"
+    with h5py.File(path, "w") as f:
+        d = f.create_dataset("GRIDS/Data Fields/sea temp", data=DATA, chunks=(5, 4))
+        body = storage(d)
+    noted = '<Attribute name="fullnamepath" type="String"><Value>/GRIDS/Data Fields/sea temp</Value></Attribute>'
+    dims = '<Dim size="12"/><Dim size="10"/>'
+    inner = f'<Int32 name="sea_temp">{dims}{noted}{body}</Int32>'
+    sidecar(path, f'<Group name="GRIDS"><Group name="Data_Fields">{inner}</Group></Group>')
+    results = Results(tmp_path / "results", scan={"format": "dmrpp"}, plan={"concat": None})
+    results.scan([path])
+    for form in ("vrt", "sqlite", "kerchunk"):
+        got = results.proven(form, "GRIDS/Data Fields/sea temp")
+        np.testing.assert_array_equal(got, DATA)
+
+
 def test_groups_enumerations_and_dimensions_of_one_name_keep_their_paths(tmp_path: Path) -> None:
     stored = '<dmrpp:chunks><dmrpp:chunk offset="0" nBytes="2"/></dmrpp:chunks>'
     body = (

@@ -168,6 +168,8 @@ def cannot(a: Array) -> str | None:
         return f"it has stretches without source, which would read as {fill}, more than GDAL's nodata holds"
     if 0 in a.shape:
         return f"its shape {list(a.shape)} has an axis without elements, which GDAL's VRT refuses"
+    if a.dtype[1] == "c" and inlined(a):
+        return "it is kept by value, and GDAL's VRT has no text for complex numbers"
     if of_text(a) and not inlined(a):
         return f"its elements are text ({a.dtype}) that is read from the sources, where GDAL's VRT reads numbers only"
     far = next((d for d in a.dims if "/" in d), None)

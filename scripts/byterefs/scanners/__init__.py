@@ -16,13 +16,24 @@ from typing import Any, BinaryIO, Protocol, cast
 from byterefs.errors import ConfigError, ScanError
 from byterefs.model import Source, SourceScan
 
-SCAN_VERSION = 2
+SCAN_VERSION = 3
 """raised when a scanner gives other records for the same bytes: every source is then scanned again"""
 
 NAMES: tuple[str, ...] = tuple(
     sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 )
 """the formats that can be scanned"""
+
+OTHERS = (
+    (b"\x0e\x03\x13\x01", "HDF4", "write a DMR++ sidecar beside it and say scan: {format: dmrpp}"),
+    (b"\x1f\x8b", "gzip", "unpack it"),
+    (b"PK\3\4", "a zip archive", "unpack it"),
+    (b"BUFR", "BUFR", "its observations are no arrays"),
+    (b"SIMPLE  =", "FITS", "convert it to netCDF"),
+    (b"<!DOCTYPE", "a web page", "fetch the file again"),
+    (b"<html", "a web page", "fetch the file again"),
+)
+"""(first bytes, format, way out) of what no scanner reads"""
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -68,6 +79,13 @@ def detect(source: Source) -> str:
         return name
     with opened(source.source) as seen:
         size = seen.size
+        head = seen.read(0, min(size, 16))
+    for first, format, way_out in OTHERS:
+        if head.startswith(first):
+            raise ScanError(
+                f"{source.source}: it is {format}, which no scanner reads ({', '.join(NAMES)} are known); "
+                f"{way_out}, leave it out with source.pattern or set scan: {{on_error: skip}}"
+            )
     what = f"{size} bytes of no known format" if size else "an empty file"
     raise ScanError(
         f"{source.source}: {what} ({', '.join(NAMES)} are known); leave it out with source.pattern "

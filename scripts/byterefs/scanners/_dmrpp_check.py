@@ -6,8 +6,9 @@ filters in another order than the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import h5py
@@ -72,15 +73,33 @@ def structure(file: h5py.File | None, variable: Variable) -> np.dtype[Any] | Non
     return None if dsid is None else stored_dtype(dsid.get_type())
 
 
+def as_in_file(file: h5py.File | None, there: Mapping[str, Variable]) -> dict[str, Variable]:
+    """The variables by path, each that HDF5 knows by the path that the builder noted, and only by that, by that one."""
+    found = {}
+    for variable in there.values():
+        path = next(iter(noted(variable)), variable.name)
+        if file is not None and not _is_dataset(file, variable.name) and _is_dataset(file, path):
+            variable = replace(variable, name=path, group=path.rpartition("/")[0])
+        found[variable.name] = variable
+    return found
+
+
+def noted(variable: Variable) -> list[str]:
+    """The path in the file as the sidecar's builder noted it, where it did."""
+    value = variable.element.find("Attribute[@name='fullnamepath']/Value")
+    return [value.text.lstrip("/")] if value is not None and value.text else []
+
+
+def _is_dataset(file: h5py.File, path: str) -> bool:
+    return file.get(path, getclass=True) is h5py.Dataset
+
+
 def _dataset(file: h5py.File, variable: Variable) -> h5d.DatasetID | None:
     """The array of HDF5: by the path that the sidecar's builder noted, or by its name."""
-    noted = variable.element.find("Attribute[@name='fullnamepath']/Value")
     short = variable.name.rpartition("/")[2]
     paths = [variable.name, f"{variable.group}/{NOT_COORDINATE}{short}".lstrip("/")]
-    if noted is not None and noted.text:
-        paths.insert(0, noted.text.lstrip("/"))
-    for path in paths:
-        if file.get(path, getclass=True) is h5py.Dataset:
+    for path in [*noted(variable), *paths]:
+        if _is_dataset(file, path):
             found = h5o.open(file.id, path.encode())
             return found if isinstance(found, h5d.DatasetID) else None
     return None

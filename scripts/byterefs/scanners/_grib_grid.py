@@ -24,6 +24,10 @@ NEAR = 1e-3
 LATITUDE = {"units": "degrees_north", "standard_name": "latitude", "long_name": "latitude"}
 LONGITUDE = {"units": "degrees_east", "standard_name": "longitude", "long_name": "longitude"}
 
+MOST = 200_000_000
+"""points of a grid: four times those of the globe at two kilometres"""
+AGAIN = "fetch the file again, or leave it out with source.pattern"
+
 Coordinate = tuple[tuple[str, ...], NDArray[Any], dict[str, Any]]
 """dimensions, values, attributes"""
 
@@ -54,6 +58,8 @@ def grid(product: Product) -> Grid:
 def _read(keys: Keys, kind: str) -> Grid:
     nx, ny = keys.get("Nx", int), keys.get("Ny", int)
     count = keys.get("numberOfPoints", int)
+    if not count or not 0 < count <= MOST:
+        raise Unsupported(f"its grid has {count} points, where 1 to {MOST} can be", AGAIN)
     if keys.get("alternativeRowScanning"):
         raise Unsupported(
             "its rows run to and fro (alternativeRowScanning), so that it has no axes"

@@ -126,7 +126,8 @@ def product(message: Message, head: bytes, field: int, fields: int) -> Product:
         double = packing == "grid_ieee" and keys.get("precision") == 2
         masked = bool(keys.get("bitmapPresent"))
         one = fields == 1 or (field == 0 and message.edition == 2)
-        by = grib.decoder(message.edition, packing, grid, masked=masked) if one else grib.ECCODES
+        bits = int(keys.get("bitsPerValue", int) or 0)
+        by = grib.decoder(message.edition, packing, grid, masked=masked, bits=bits)
         number = keys.get("number", int)
         return Product(
             message=message,
@@ -143,7 +144,7 @@ def product(message: Message, head: bytes, field: int, fields: int) -> Product:
             number=number if number or attrs.get("totalNumber") else None,
             grid_type=grid,
             grid=f"{grid} {keys.get('md5GridSection')} {said['numberOfPoints']}",
-            decoder=by,
+            decoder=by if one else grib.ECCODES,
             dtype="<f8" if double else "<f4",
             attrs=attrs,
             root={key: keys.get(key) for key in ROOT},

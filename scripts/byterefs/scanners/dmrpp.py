@@ -2,7 +2,8 @@
 
 The source is the data file, as a provider lists it; the sidecar ``<source>.dmrpp`` (or the source's name
 with ``.dmrpp`` for its suffix) lies beside it. Coordinates that the sidecar only references are read from
-the data file by byte range. Where HDF5 can open the data file, the first and the last chunk of
+the data file by byte range. An array has the path that it has in the file: a sidecar in CF's manner spells
+``Data Fields`` as ``Data_Fields``, and no other reader of the file knows that. Where HDF5 can open the data file, the first and the last chunk of
 each array are compared with it: a sidecar that was made for another version of the file is refused.
 """
 
@@ -37,7 +38,7 @@ from byterefs.scanners._common import (
     record,
     wanted,
 )
-from byterefs.scanners._dmrpp_check import agree, structure, truth
+from byterefs.scanners._dmrpp_check import agree, as_in_file, structure, truth
 from byterefs.scanners._dmrpp_chunks import Located, locate
 from byterefs.scanners._dmrpp_held import strings
 from byterefs.scanners._dmrpp_tree import Variable, attributes, parse, variables
@@ -64,7 +65,7 @@ def scan(
     with opened(source.source) as seen, truth(source.source, seen) as file:
         _refuse_sidecar(source.source, seen)
         root = _sidecar(source.source)
-        there = variables(root)
+        there = as_in_file(file, variables(root))
         chosen = wanted(source.source, there, arrays)
         roles = Roles(there, chosen, lambda v: v.attributes)
         look = _Look(seen, file, source.source.rpartition("/")[2], dimension(concat, there), split)
