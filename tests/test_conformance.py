@@ -26,7 +26,6 @@ ALWAYS = {
 }
 CANNOT = {
     ("stars", "int64"): "64-bit integers come as doubles",
-    ("stars", "era-old"): "sf opens the first group of a file only",
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import synthetic
 from byterefs import grid
-from byterefs.emitters import parquet
+from byterefs.emitters import Place, parquet
 from conformance_emitters import Archive, EmitterTests, times, tree
 
 
@@ -164,3 +164,19 @@ def test_going_back_to_one_file_leaves_no_part_behind(tmp_path, out) -> None:
         emit(view, out, state)
     assert not (out / "refs_v").exists()
     assert (out / "refs_v.parquet").is_file()
+
+
+def test_the_lines_for_an_address_name_every_part(tmp_path, out, monkeypatch) -> None:
+    monkeypatch.setattr(grid, "FRAGMENT_ROWS", 12)
+    with synthetic.table(tmp_path, [synthetic.scan(d) for d in range(7)]) as view:
+        emit(view, out, partition=24)
+        # an address, for nothing can be listed there; DuckDB opens it without a network
+        at = Place(f"file://{out}")
+        told = parquet.opening(view, target="access", options={"partition": 24}, place=at)
+        left = {}
+        exec("\n".join(told["python"]), left)
+        assert left["rows"].read_all().num_rows == len(view.refs("v").offset) == 42
+    with duckdb.connect() as con:
+        assert len(con.execute(told["duckdb"][1]).fetchall()) == 3
+    assert all("part-0" in told["r"][0] and "part-1" in line for line in told["r"])
+    assert "gdal" not in told

@@ -300,10 +300,3 @@ def rendered(content: Mapping[str, Any]) -> str:
     if gaps:
         lines += ["## Not read by every reader", "", *gaps, ""]
     return "\n".join(lines)
-
-
-def every_reader(
-    arrays: Mapping[str, Array], readers: Sequence[str]
-) -> dict[str, dict[str, bool | str]]:
-    """Coverage where every reader decodes every array."""
-    return {name: dict.fromkeys(readers, True) for name in arrays}

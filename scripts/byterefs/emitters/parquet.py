@@ -247,25 +247,24 @@ def array_row(array: Array) -> dict[str, Any]:
 def opening(
     view: View, *, target: str, options: Mapping[str, Any], place: Place
 ) -> dict[str, list[str]]:
-    """The lines that open this form; no server lists a folder, so of files in parts a URL names the first."""
+    """The lines that open this form; no server lists a folder, so at a URL every part is named."""
     if view.shown not in view.referenced():
         return {"duckdb": [f"SELECT * FROM {literal(place.url('sources.parquet'))}"]}
     stem, partition = f"refs_{urls.file_name(view.shown)}", options.get("partition")
-    files = f"{stem}/*.parquet" if partition else f"{stem}.parquet"
-    if place.remote:
-        files = files.replace("*", "part-0")
-    table = literal(place.url(files))
-    arrow = place.url(stem if partition and not place.remote else files)
-    return {
-        "gdal": [f'ogrinfo -al "{place.gdal(files.replace("*", "part-0"))}"'],
+    files = file_names(view, view.shown, partition) if place.remote else [f"{stem}/*.parquet"]
+    files = files if partition else [f"{stem}.parquet"]
+    table = listed([place.url(f) for f in files])
+    lines = {
+        "gdal": [f'ogrinfo -al "{place.gdal(stem if partition else files[0])}"'],
         "duckdb": [
             f"SELECT * FROM read_parquet({table}) WHERE dim_0 BETWEEN 0 AND 2 AND present = 1",
             f"SELECT path, count(*) AS chunks, sum(size) AS bytes FROM read_parquet({table}) "
             f"WHERE dim_0 BETWEEN 0 AND 2 AND path IS NOT NULL GROUP BY path ORDER BY path",
         ],
-        "r": [
-            f'arrow::{"read_parquet" if place.remote else "open_dataset"}("{arrow}")',
-        ],
+        "r": in_r(
+            [place.url(f) for f in files] if place.remote else [stem if partition else files[0]],
+            place,
+        ),
         "python": [
             "import duckdb",
             f'rows = duckdb.sql("SELECT * FROM read_parquet({table})").arrow()',
@@ -273,10 +272,34 @@ def opening(
         "browser": [
             "import { asyncBufferFromUrl, parquetReadObjects } from 'hyparquet'",
             "import { compressors } from 'hyparquet-compressors'",
-            f"const file = await asyncBufferFromUrl({{ url: '{place.https(files.replace('*', 'part-0'))}' }})",
+            f"const file = await asyncBufferFromUrl({{ url: '{place.https(files[0].replace('*', 'part-0'))}' }})",
             "const rows = await parquetReadObjects({ file, compressors, rowStart: 0, rowEnd: 5 })",
         ],
     }
+    if partition and place.remote:
+        del lines["gdal"]  # OGR opens a folder of parts, or one of them
+    return lines
+
+
+def file_names(view: View, name: str, partition: Any) -> list[str]:
+    """The files that hold an array's rows, in their order."""
+    return [file for file, *_ in tables(view, name, [], partition)]
+
+
+def listed(names: Sequence[str]) -> str:
+    """One file or several as SQL has them."""
+    found = ", ".join(map(literal, names))
+    return found if len(names) == 1 else f"[{found}]"
+
+
+def in_r(names: Sequence[str], place: Place) -> list[str]:
+    """The line for R; its arrow opens folders on disk, and files at URLs one by one."""
+    if not place.remote:
+        return [f'arrow::open_dataset("{names[0]}")']
+    if len(names) == 1:
+        return [f'arrow::read_parquet("{names[0]}")']
+    quoted = ", ".join(f'"{name}"' for name in names)
+    return [f"do.call(rbind, lapply(c({quoted}), arrow::read_parquet))"]
 
 
 def literal(text: str) -> str:

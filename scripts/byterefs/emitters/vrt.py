@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs.emitters import Described, Place, Rows, every_reader, write_open
+from byterefs.emitters import Described, Place, Rows, _stars, write_open
 from byterefs.errors import EmitError
 from byterefs.files import digest, replacing
 from byterefs.grid import chunk_grid
@@ -49,24 +49,32 @@ def emit(
         with replacing(out / file) as part:
             part.write_text(text)
     lines = opening(view, target=target, options=options, place=Place())
-    write_open(out, view, "vrt", target, lines, every_reader(view.across_eras().arrays, ["gdal"]))
+    write_open(out, view, "vrt", target, lines, coverage(view))
     return {"digest": digest(text)}
 
 
 def opening(
     view: View, *, target: str, options: Mapping[str, Any], place: Place
 ) -> dict[str, list[str]]:
-    """The lines that open this form."""
-    shown = view.across_eras().shown
+    """The lines that open this form; R's read its last step."""
+    whole = view.across_eras()
+    shown = whole.shown
     file, array = place.gdal(f"{view.dataset}.vrt"), f"/{shown}"
     opened = f"gdal.OpenEx({file!r}, gdal.OF_MULTIDIM_RASTER).GetRootGroup()"
-    return {
+    lines = {
         "gdal": [
             f"gdal mdim info {file}",
             f"from osgeo import gdal; a = {opened}.OpenMDArrayFromFullname({array!r}); print(a.shape)",
         ],
-        "r": ["library(stars)", f'read_mdim("{file}", variable = "{shown}")'],
+        "r": _stars.lines(whole.arrays, shown, f"{view.dataset}.vrt", place),
     }
+    return {reader: found for reader, found in lines.items() if found}
+
+
+def coverage(view: View) -> dict[str, dict[str, bool | str]]:
+    """GDAL reads every array; R those that sf finds and has a type for."""
+    arrays = view.across_eras().arrays
+    return {name: {"gdal": True, "r": said} for name, said in _stars.coverage(arrays).items()}
 
 
 class open:

@@ -2,12 +2,20 @@
 suppressMessages({library(stars); library(jsonlite)})
 fixture <- commandArgs(TRUE)[1]
 
+# sf opens the first group of a file and nothing else: leave out the others, as the lines of open.json do
+only <- function(text, group) {
+  row <- seq_along(text); at <- grep("^    </?Group", text)
+  if (!length(at)) return(paste(text, collapse = "\n"))
+  own <- which(text == paste0("    <Group name=\"", group, "\">"))
+  own <- if (length(own)) own:min(at[at > own])
+  paste(text[row < at[1] | row > max(at) | row %in% own], collapse = "\n")
+}
+
 compared <- function(case) tryCatch({
   if (substring(case$dtype, 2) == "i8") stop("64-bit integers come as doubles")
   vrt <- Sys.glob(file.path(fixture, "forms/access", case$dataset, "vrt/*.vrt"))
-  if (startsWith(case$array, "old/")) stop("sf opens the first group of a file only")
   # stars 0.6-0's own read_mdim stops at any axis whose units are degrees, of a netCDF file too
-  found <- st_as_stars(sf::gdal_read_mdim(vrt, basename(case$array))$array_list)
+  found <- st_as_stars(sf::gdal_read_mdim(only(readLines(vrt), dirname(case$array)), basename(case$array))$array_list)
   got <- as.numeric(unclass(found[[1]]))
   wanted <- suppressWarnings(as.numeric(unlist(case$values)))
   wanted[wanted %in% suppressWarnings(as.numeric(case$missing))] <- NA
