@@ -38,7 +38,7 @@ def main(
     out
         Read the window, and write its stored values to this .npy file.
     against
-        An older state of the same form on this machine: print what is new, changed and gone since.
+        An older state of the same form, here or at a URL: print what is new, changed and gone since.
     """
     if against:
         found = states.diff(against, table)

@@ -134,6 +134,8 @@ CREATE TABLE arrays (
     attr_dtypes TEXT NOT NULL,
     grid_mapping TEXT
 );
+-- what stands behind "values", so that a reader at a URL gets at it without their pages
+CREATE INDEX byterefs_behind ON arrays ("array", attr_dtypes, grid_mapping);
 
 CREATE TABLE placements (
     "array" TEXT NOT NULL,

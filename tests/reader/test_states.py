@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from byterefs.errors import StoreError
+from byterefs.errors import RangeError, StoreError
 from byterefs.reader.states import diff, lines
 from reading import FORMS, Archive
+from serving import web
 
 SCRIPT = Path(__file__).parents[2] / "scripts/query.py"
 
@@ -61,7 +62,28 @@ def test_a_state_does_not_differ_from_itself(states, form):
     assert diff(str(states[form][1]), str(states[form][1])) == []
 
 
-def test_states_of_two_forms_or_at_an_address_are_refused(states):
+@pytest.mark.parametrize("form", FORMS)
+def test_states_at_urls_differ_as_they_do_here(states, form):
+    old, new = states[form]
+    with web(old.parents[1] if form == "sqlite" else old.parent) as server:
+        root = server.root
+        addresses = [f"{server.url}/{path.relative_to(root)}" for path in (old, new)]
+        assert list(lines(diff(*addresses))) == list(lines(diff(str(old), str(new))))
+        assert list(lines(diff(str(old), addresses[1]))) == list(lines(diff(str(old), str(new))))
+        # an error page, or a file that is gone, is no empty state
+        server.faults[
+            f"/{new.relative_to(root)}" + ("" if form == "sqlite" else "/refs_sst.parquet")
+        ] = gone
+        with pytest.raises(RangeError, match="404"):
+            diff(*addresses)
+
+
+def gone(handler, before: int) -> bool:
+    handler.whole(b"<html>404</html>", "text/html", 404)
+    return True
+
+
+def test_states_of_two_forms_are_refused(states):
     with pytest.raises(StoreError, match="of two forms"):
         diff(str(states["sqlite"][0]), str(states["parquet"][0]))
 

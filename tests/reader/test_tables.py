@@ -207,13 +207,16 @@ def test_a_large_coordinate_is_not_read_when_a_table_is_opened(tmp_path):
         con.execute(
             "INSERT INTO arrays (array, kind, storage, dims, shape, chunks, dtype, fill, codec, attrs, affine, "
             "attr_dtypes, grid_mapping, \"values\") SELECT 'lat', kind, 'inline', '[\"j\",\"i\"]', '[2000,500]', '[2000,500]', '<f8', fill, "
-            "codec, attrs, NULL, attr_dtypes, grid_mapping, ? FROM arrays WHERE array = 'y'",
+            "codec, '{\"valid_max\": 90}', NULL, '{\"valid_max\": \"<f4\"}', 'crs', ? FROM arrays WHERE array = 'y'",
             (values.tobytes(),),
         )
         con.commit()
     with web(tmp_path) as server, byterefs.open(f"{server.url}/a/sqlite/store.sqlite") as opened:
         assert server.sent < 400_000
         assert opened.array("lat").shape == (2000, 500)
+        described = opened.table.array("lat")
+        assert described.attr_dtypes == {"valid_max": "<f4"}
+        assert described.grid_mapping == "crs"
         np.testing.assert_array_equal(byterefs.read(opened.array("lat")), values)
         assert server.sent > 8_000_000
 

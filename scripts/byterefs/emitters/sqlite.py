@@ -31,6 +31,8 @@ from byterefs.view import View, array_digest
 
 PER_TARGET = False
 FILE = "store.sqlite"
+LAYOUT = 2
+"""raised when the same content is written differently"""
 COLUMNS = (
     "array",
     "storage",
@@ -59,6 +61,7 @@ def emit(
     wanted = digest(
         [
             FORMAT,
+            LAYOUT,
             fragments,
             rows,
             view.remap,

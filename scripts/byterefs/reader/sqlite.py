@@ -36,8 +36,10 @@ COLUMNS = (
 )
 BEHIND = ("attr_dtypes", "grid_mapping", "chunk_edges")
 """columns that stand behind ``values``: SQLite reads all pages of a value to get at them"""
+INDEX, INDEXED = "byterefs_behind", 2
+"""the index in which a store of ours has the first of them too"""
 LARGE = 100_000
-"""bytes: values from which on only ``chunk_edges`` is worth that"""
+"""bytes: values from which on, without the index, only ``chunk_edges`` is worth that"""
 
 
 class SqliteTable(Table):
@@ -75,6 +77,7 @@ class SqliteTable(Table):
 
     def _arrays(self, drop: Sequence[str]) -> Iterator[dict[str, Any]]:
         there = {row[1] for row in self._rows("PRAGMA table_info(arrays)")}
+        indexed = INDEX in {row[1] for row in self._rows("PRAGMA index_list(arrays)")}
         listed = ", ".join(map(quote, COLUMNS))
         statement = f'SELECT {listed}, length("values") FROM arrays ORDER BY 1'
         for *found, size in self._rows(statement):
@@ -82,15 +85,17 @@ class SqliteTable(Table):
             if row["array"] in drop:
                 continue
             # without its dtype a _FillValue is one of the array's own
-            wanted = BEHIND if (size or 0) < LARGE else BEHIND[2:]
-            row |= self._behind(row["array"], [name for name in wanted if name in there])
+            if indexed or (size or 0) < LARGE:
+                by = f"INDEXED BY {INDEX}" if indexed else ""
+                row |= self._behind(row["array"], [n for n in BEHIND[:INDEXED] if n in there], by)
+            row |= self._behind(row["array"], [n for n in BEHIND[INDEXED:] if n in there])
             where = f"{self.location}, array {row['array']!r}"
             yield row | {k: parsed(where, k, row[k]) for k in JSON if k in row}
 
-    def _behind(self, array: str, names: Sequence[str]) -> dict[str, Any]:
+    def _behind(self, array: str, names: Sequence[str], how: str = "") -> dict[str, Any]:
         if not names:
             return {}
-        statement = f"SELECT {', '.join(map(quote, names))} FROM arrays WHERE array = ?"
+        statement = f"SELECT {', '.join(map(quote, names))} FROM arrays {how} WHERE array = ?"
         return dict(zip(names, self._rows(statement, (array,))[0], strict=True))
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

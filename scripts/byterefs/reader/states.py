@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from byterefs import urls
+from byterefs.access import ranges
 from byterefs.errors import StoreError
 from byterefs.reader.sqlite import SqliteTable
 from byterefs.reader.table import Table
@@ -40,7 +43,8 @@ class Change:
 def diff(old: str, new: str) -> list[Change]:
     """Every array that differs between two states of one form, by name, and then ``sources``.
 
-    Raises StoreError for states of different forms, or that do not lie on this machine.
+    All rows are compared, so of states at a URL the files that hold them are fetched first, into a folder that is
+    gone afterwards. Raises StoreError for states of different forms, RangeError where a file cannot be fetched.
     """
     with closing(open_table(old, None)) as before, closing(open_table(new, None)) as after:
         if type(before) is not type(after):
@@ -106,18 +110,20 @@ def sources(execute: Any) -> Change:
 @contextmanager
 def database(before: Table, after: Table) -> Iterator[Any]:
     """A function that runs SQL with both states as schemas ``old`` and ``new``."""
-    if isinstance(before, SqliteTable):
-        con = sqlite3.connect("file::memory:", uri=True)
-        for schema, table in (("old", before), ("new", after)):
-            uri = f"{Path(here(table.location)).absolute().as_uri()}?mode=ro"
-            con.execute(f"ATTACH ? AS {schema}", (uri,))
-    else:
-        con = attached(before, after)
-    with closing(con):
-        yield lambda statement: con.execute(statement).fetchall()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if isinstance(before, SqliteTable):
+            con: Any = sqlite3.connect("file::memory:", uri=True)
+            for schema, table in (("old", before), ("new", after)):
+                uri = f"{here(table.location, folder / schema).absolute().as_uri()}?mode=ro"
+                con.execute(f"ATTACH ? AS {schema}", (uri,))
+        else:
+            con = attached(before, after, folder)
+        with closing(con):
+            yield lambda statement: con.execute(statement).fetchall()
 
 
-def attached(before: Table, after: Table) -> Any:
+def attached(before: Table, after: Table, folder: Path) -> Any:
     """DuckDB with the Parquet files of both states as views."""
     import duckdb
 
@@ -126,21 +132,24 @@ def attached(before: Table, after: Table) -> Any:
         con.execute(f"CREATE SCHEMA {schema}")
         files = {f"refs_{name}": list(table.files(name)) for name in table.arrays}  # type: ignore[attr-defined]
         for view, names in {**files, "sources": [f"{table.location}/sources.parquet"]}.items():
-            if names:
-                listed = ", ".join("'" + here(n).replace("'", "''") + "'" for n in names)
+            found = [here(n, folder / schema / f"{view}.{i}") for i, n in enumerate(names)]
+            if found:
+                listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in found)
                 con.execute(
                     f"CREATE VIEW {schema}.{quote(view)} AS SELECT * FROM read_parquet([{listed}])"
                 )
     return con
 
 
-def here(location: str) -> str:
-    """The path of a file of this machine; StoreError for an address."""
-    from byterefs import urls
-
-    if not urls.is_local(location):
-        raise StoreError(f"{location}: states are compared on this machine: fetch it first")
-    return urls.to_path(location)
+def here(location: str, copy: Path) -> Path:
+    """The path of a file of this machine; of one at a URL that of ``copy``, into which it is fetched."""
+    if urls.is_local(location):
+        return Path(urls.to_path(location))
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    with ranges.open(location) as opened, copy.open("wb") as file:
+        for at in range(0, opened.size, ranges.MERGED):
+            file.write(opened.read(at, min(ranges.MERGED, opened.size - at)))
+    return copy
 
 
 def runs(keys: Sequence[int]) -> str:
