@@ -65,6 +65,24 @@ def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
     assert len(a) >= 6
 
 
+@pytest.mark.parametrize("format", ["hdf5", "blockinfo"])
+@pytest.mark.parametrize("most", [(5, None), (None, 7), (None, None), (4, 7)])
+def test_chunks_whose_unlimited_axis_is_not_the_first_are_never_exchanged(
+    tmp_path: Path, format: str, most: tuple[int | None, ...]
+) -> None:
+    values = np.arange(28, dtype="<i4").reshape(4, 7) + 1
+    with h5py.File(tmp_path / "a.h5", "w", libver=("v110", "v110")) as f:
+        f.create_dataset("v", data=values, chunks=(3, 3), maxshape=most)
+    if most == (5, None):
+        with pytest.raises(ScanError, match=r"v: .*(places of chunks|other values lie)"):
+            scanners.scan(Source(str(tmp_path / "a.h5")), format=format, arrays=["v"])
+        return
+    item = scanners.scan(Source(str(tmp_path / "a.h5")), format=format, arrays=["v"]).arrays["v"]
+    raw = (tmp_path / "a.h5").read_bytes()
+    first = [int.from_bytes(raw[o : o + 4], "little") for o in item.offset.ravel()]
+    assert first == values[::3, ::3].ravel().tolist()
+
+
 @pytest.mark.parametrize(
     "values",
     [

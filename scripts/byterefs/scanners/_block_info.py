@@ -167,6 +167,7 @@ class Look:
             refuse_past(found, self.seen.size)
             dtype = ordered(node.kind, said)
             codec = self.codec(node, found, said, dtype)
+            self.prove(node, found, codec, dtype)
         except Unsupported:
             if kept is None or not keep:
                 raise
@@ -199,6 +200,28 @@ class Look:
             else:
                 data[key] = bytes(block.GetInlineData())
         return Chunks("contiguous" if whole else "chunked", chunks, offset, size, data), said
+
+    def prove(
+        self, node: Node, found: Chunks, codec: Mapping[str, Any], dtype: np.dtype[Any]
+    ) -> None:
+        """Raise Unsupported if the second chunk along an axis, or the last, holds other values than GDAL reads there."""
+        grid = found.offset.shape
+        seconds = [tuple(int(i == axis) for i in range(len(grid))) for axis in range(len(grid))]
+        for key in [k for k in seconds if max(np.subtract(k, grid)) < 0] + [
+            tuple(n - 1 for n in grid)
+        ]:
+            if found.offset[key] == ABSENT or codecs.numcodecs_refusal(codec):
+                continue
+            window = chunk_window(key, node.shape, found.chunks)
+            raw = self.seen.read(int(found.offset[key]), int(found.size[key]))
+            whole = codecs.decode(codec, raw, dtype.str, found.chunks)
+            ours = whole[tuple(slice(w.stop - w.start) for w in window)]
+            theirs = node.read([w.start for w in window], ours.shape)
+            if ours.astype(theirs.dtype).tobytes() != theirs.tobytes():
+                raise Unsupported(
+                    f"GDAL puts chunk {list(key)} at byte {found.offset[key]}, where other values lie than it reads "
+                    "for that chunk"
+                )
 
     def block(self, node: Node, key: Key) -> Any:
         """GDAL's block info of a chunk. Raises Unsupported where there is none, or it is of another file."""

@@ -6,6 +6,7 @@ filters in another order than the file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,7 @@ from byterefs.scanners._common import Seen, Unsupported
 from byterefs.scanners._dmrpp_chunks import Located
 from byterefs.scanners._dmrpp_held import REBUILD
 from byterefs.scanners._dmrpp_tree import Variable
+from byterefs.scanners._hdf5_chunks import refuse_exchanged
 from byterefs.scanners._hdf5_tree import NOT_COORDINATE, hdf5_file
 from byterefs.scanners._hdf5_types import stored_dtype, values
 
@@ -115,6 +117,8 @@ def _same_chunk(
         start = dsid.get_offset()
         _differ("offset", ours[0], None if start is None else start + steps * ours[1])
         return
+    if math.prod(located.found.offset.shape) > 1:
+        refuse_exchanged(dsid)  # who wrote the sidecar asked HDF5 too
     chunks = tuple(int(n) for n in dcpl.get_chunk())
     _differ("chunk shape", list(located.found.chunks), list(chunks))
     pipeline = [dcpl.get_filter(i) for i in range(dcpl.get_nfilters())]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from array import array
 from typing import Any, NamedTuple
 
 import numpy as np
-from h5py import h5d, h5p
+from h5py import h5d, h5p, h5s
 from h5py._objects import phil
 from numpy.typing import NDArray
 
@@ -33,6 +34,8 @@ RAW_EDGES = 2  # H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS
 UNDEFINED = 2**64 - 1  # HADDR_UNDEF
 
 _options, _iterate = function("H5Pget_chunk_opts"), function("H5Dchunk_iter")
+_index_type = function("H5Dget_chunk_index_type")
+EXTENSIBLE = 4  # H5D_CHUNK_IDX_EARRAY
 
 
 def locate(node: Node, dtype: np.dtype[Any], *, steps: int, end: int) -> Chunks:
@@ -77,6 +80,8 @@ def _chunked(node: Node) -> Chunks:
     pipeline = node.filters
     if pipeline and any(n % c for n, c in zip(node.shape, chunks, strict=True)):
         _refuse_raw_edges(node, chunks)
+    if math.prod(grid) > 1:
+        refuse_exchanged(node.id)
     found = _index(node)
     offset = np.full(grid, ABSENT, np.int64)
     size = offset.copy()
@@ -89,6 +94,27 @@ def _chunked(node: Node) -> Chunks:
         at = tuple(keys[inside].T)
         offset[at], size[at] = found.offset[inside], found.size[inside]
     return Chunks("chunked", chunks, offset, size)
+
+
+def refuse_exchanged(dsid: h5d.DatasetID) -> None:
+    """Raise Unsupported for an array of whose chunks HDF5 tells places that are not theirs.
+
+    An extensible array keeps the unlimited axis first, and HDF5 2.0 (1.14.6 too) gives its chunks as if
+    that were the order of the axes: H5Dchunk_iter and H5Dget_chunk_info alike, while H5Dread is right.
+    """
+    axes = [n == h5s.UNLIMITED for n in dsid.get_space().get_simple_extent_dims(True)]
+    if sum(axes) != 1 or axes[0]:
+        return
+    kind = ctypes.c_int()
+    if _index_type(dsid.id, ctypes.byref(kind)) < 0:
+        raise RuntimeError("H5Dget_chunk_index_type failed")
+    if kind.value == EXTENSIBLE:
+        raise Unsupported(
+            f"its unlimited axis {axes.index(True)} is not the first, and the index of its chunks is an extensible "
+            "array, of which HDF5 gives the places of chunks in another order",
+            "write it again for older libraries (h5py's libver='earliest', nccopy), or leave it out by listing "
+            "the wanted arrays in scan.arrays",
+        )
 
 
 class _Index(NamedTuple):

@@ -26,6 +26,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "H5Aget_storage_size": (ctypes.c_uint64, Id),
     "H5Aread": (ctypes.c_int, Id, Id, Address),
     "H5Dchunk_iter": (ctypes.c_int, Id, Id, Visit, Address),
+    "H5Dget_chunk_index_type": (ctypes.c_int, Id, ctypes.POINTER(ctypes.c_int)),
     "H5Sclose": (ctypes.c_int, Id),
     "H5Sget_simple_extent_ndims": (ctypes.c_int, Id),
     "H5Tclose": (ctypes.c_int, Id),
