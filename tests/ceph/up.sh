@@ -64,17 +64,25 @@ start() {
     "$@" >>"$folder/$(basename "$1").out" 2>&1 </dev/null &
     echo "$! $1" >>pids
 }
+# until_done SECONDS COMMAND WHO
+until_done() {
+    for ((until = SECONDS + $1; SECONDS < until; )); do
+        if eval "$2" >/dev/null 2>&1; then return; fi
+        sleep 0.2
+    done
+    echo "$folder: $3 did not come up in $1 s" >&2
+    return 1
+}
 start ceph-mon -i a -c ceph.conf -f
-for _ in $(seq 100); do ceph -c ceph.conf --connect-timeout 5 auth import -i keyring >&2 && break; sleep 0.2; done
-ceph -c ceph.conf osd new "$(cat /proc/sys/kernel/random/uuid)" 0 >&2
-ceph-osd -i 0 -c ceph.conf --mkfs >&2
+until_done 60 "ceph -c ceph.conf --connect-timeout 5 auth import -i keyring" "the monitor (mon.a.log)"
+uuid=$(cat /proc/sys/kernel/random/uuid)
+ceph -c ceph.conf osd new "$uuid" 0 >&2
+# the same uuid: the monitor lets no other OSD boot under this number
+ceph-osd -i 0 -c ceph.conf --mkfs --osd-uuid "$uuid" >&2
 ceph -c ceph.conf osd crush add osd.0 1.0 root=default host=here >&2
 start ceph-osd -i 0 -c ceph.conf -f
-for _ in $(seq 150); do ceph -c ceph.conf osd stat 2>/dev/null | grep -q '1 up' && break; sleep 0.2; done
+until_done 120 "ceph -c ceph.conf osd stat | grep -q '1 up'" "the OSD (osd.0.log)"
 start radosgw -n client.rgw.a -c ceph.conf -f
-for _ in $(seq 300); do
-    python3 -c "import socket; socket.create_connection(('127.0.0.1', $rgw), 1).close()" 2>/dev/null && break
-    sleep 0.2
-done
+until_done 240 "(exec 3<>/dev/tcp/127.0.0.1/$rgw)" "radosgw (client.rgw.a.log)"
 radosgw-admin -n client.rgw.a -c ceph.conf user create --uid test --display-name test --access-key "$key" --secret-key "$secret" >&2
 echo "http://127.0.0.1:$rgw"
