@@ -38,19 +38,28 @@ def main(*, cores: int = 2, days: int = 10) -> None:
     try:
         for bucket in ("archive", "truth", "mirror"):
             server.bucket(bucket, public=True)
-        console.print(f"S3 at {server.endpoint}: buckets archive, truth, mirror")
+        console.print(
+            f"An S3 server (SeaweedFS) is up at {server.endpoint} while this runs: granules go into the bucket archive,\n"
+            f"the dataset {WORK}/{NAME}.yaml publishes to s3://truth/demo, and s3://mirror/demo is its mirror.\n"
+        )
         config = buckets.configure(WORK, NAME, server.endpoint)
-        written = arrive(server, [granules.Day(FIRST + timedelta(n)) for n in range(days)])
-        console.print(f"s3://archive/data: {days} days, {written / 1e6:.1f} MB")
-        figures = {"first": step(console, server, config, cores)}
-        written = arrive(server, [granules.Day(FIRST + timedelta(days))])
-        console.print(f"s3://archive/data: one day more, {written / 1e6:.1f} MB")
-        figures["append"] = step(console, server, config, cores)
+        figures = {}
+        for name, since, until in ((f"{days} days", 0, days), ("1 day more", days, days + 1)):
+            written = arrive(
+                server, [granules.Day(FIRST + timedelta(n)) for n in range(since, until)]
+            )
+            console.print(f"s3://archive/data: {name}, {written / 1e6:.1f} MB")
+            figures[name] = step(console, server, config, cores)
         read = strangers.read_all(WORK, NAME, server, days + 1)
+        same = buckets.alike(server)
     finally:
         server.close()
-    write_json(WORK / "summary.json", {"runs": figures, "readers": read})
-    strangers.show(console, figures, read)
+    told = {"runs": figures, "readers": read, "alike": same, "verified": buckets.proven(WORK)}
+    write_json(WORK / "summary.json", told)
+    strangers.show(console, told)
+    console.print(
+        f"\nThese figures are {WORK}/summary.json; Snakemake's words are logs/{NAME}/s3-demo.log; the server is stopped."
+    )
 
 
 def arrive(server: S3, days: list[granules.Day]) -> int:
@@ -64,7 +73,7 @@ def arrive(server: S3, days: list[granules.Day]) -> int:
 
 
 def step(console: Console, server: S3, config: Path, cores: int) -> dict[str, object]:
-    """Run the workflow; seconds, what each publication did, and which objects are new in the buckets."""
+    """Run the workflow; seconds, what each publication did, and what is new in its bucket."""
     before = {b: buckets.listing(server, b) for b in ("truth", "mirror")}
     started = time.monotonic()
     buckets.workflow(config, cores, Path("logs") / NAME / "s3-demo.log")

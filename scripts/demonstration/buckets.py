@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from byterefs.errors import ByteRefsError
+from byterefs.publishing.publication import registered
 from demonstration.seaweed import S3
 
 Listing = Mapping[str, tuple[str, int, str]]
@@ -76,17 +77,49 @@ def listing(server: S3, bucket: str) -> Listing:
 
 
 def told(folder: Path, before: Mapping[str, Listing], server: S3) -> dict[str, Any]:
-    """What each publication says it did, and the objects in its bucket that are new or other ones."""
+    """What each publication says it did, beside what two listings of its bucket show."""
     found = {}
     for name, was in before.items():
         receipt = json.loads((folder / "sync" / f"{name}.json").read_text())
-        now = listing(server, name)
+        now = {key: item for key, item in listing(server, name).items() if published(key)}
+        known = {etag for etag, _, _ in was.values()}
         other = {key: item for key, item in now.items() if was.get(key, ("",))[0] != item[0]}
+        fresh = {etag: size for etag, size, _ in other.values() if etag not in known}
+        counts = receipt["counts"]
         found[name] = {
             "version": receipt["version"],
-            "counts": receipt["counts"],
             "objects": len(now),
-            "new": len(other),
-            "new_bytes": sum(size for _, size, _ in other.values()),
+            "sent": counts.get("put", 0),
+            "copied": counts.get("linked", 0) + counts.get("copied", 0),
+            "unchanged": counts.get("unchanged", 0),
+            "new_bytes": sum(fresh.values()),
+            "contents_not_there_before": len(fresh),
         }
     return found
+
+
+def published(key: str) -> bool:
+    """Whether an object belongs to the publication, and not to the landing page beside it."""
+    return not registered(key.removeprefix("demo/"))
+
+
+def alike(server: S3) -> int:
+    """How many published objects truth and mirror have, the same bytes under the same names; ValueError if not."""
+    held = {
+        name: {key: data for key, data in server.keys(name, "demo/").items() if published(key)}
+        for name in ("truth", "mirror")
+    }
+    if held["truth"] != held["mirror"]:
+        odd = {k for k in held["truth"].keys() | held["mirror"].keys() if held["truth"].get(k) != held["mirror"].get(k)}  # fmt: skip
+        raise ValueError(f"truth and mirror differ in {sorted(odd)}")
+    return len(held["truth"])
+
+
+def proven(folder: Path) -> dict[str, int]:
+    """What the last run's verification of the forms compared before they were published."""
+    receipts = [json.loads(path.read_text()) for path in sorted(folder.glob("verify/*/*.json"))]
+    if not all(receipt["verified"] for receipt in receipts):
+        raise ValueError("a form is published that is not verified")
+    public = next(r["public"] for r in receipts if r.get("public"))
+    values = sum(r["counts"]["values_compared"] for r in receipts)
+    return {"forms": len(receipts), "values": values, **{f"public_{k}": n for k, n in public.items()}}  # fmt: skip

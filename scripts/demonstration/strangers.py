@@ -14,10 +14,10 @@ import numpy as np
 from netCDF4 import Dataset
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 
 from byterefs.emitters import Place, load
 from byterefs.view import View
+from demonstration.report import table_of
 from demonstration.seaweed import S3
 
 ARRAY = "sst"
@@ -154,18 +154,27 @@ def run(text: str, work: Path, **environment: str) -> Values:
     return values
 
 
-def show(console: Console, figures: Mapping[str, Any], read: Mapping[str, Any]) -> None:
-    """Print what was published and who read it."""
-    table = Table("bucket", "run", "version", "objects", "new", "MB new", "counts", box=None)
-    for run_, told in figures.items():
+def show(console: Console, figures: Mapping[str, Any]) -> None:
+    """Print what was published, what travelled, and who read it."""
+    proven = figures["verified"]
+    console.print(
+        f"\nBefore anything was published, {proven['forms']} forms were compared with GDAL on the granules, in the last run\n"
+        f"{proven['values']:,} values, and {proven['public_ranges']} byte ranges of {proven['public_sources']} public copies with those scanned."
+    )
+    table = table_of("What travelled: where the objects of each bucket came from, run by run")
+    table.add_column("", no_wrap=True)
+    for words in ("objects", "sent", "copied by server", "left as were", "new MB"):
+        table.add_column(words, justify="right", no_wrap=True)
+    for run_, told in figures["runs"].items():
         for place in ("truth", "mirror"):
             t = told[place]
-            counts = ", ".join(f"{n} {what}" for what, n in t["counts"].items())
-            table.add_row(
-                place, run_, t["version"], str(t["objects"]), str(t["new"]), f"{t['new_bytes'] / 1e6:.2f}", counts
-            )  # fmt: skip
+            cells = (t["objects"], t["sent"], t["copied"], t["unchanged"])
+            table.add_row(f"{place}, {run_}", *map(str, cells), f"{t['new_bytes'] / 1e6:.2f}")
     console.print(table)
-    readers = Table("read anonymously, equal to the granules bit for bit", "values", box=None)
-    for name, told in read.items():
+    readers = table_of("Read without keys, equal to the granules bit for bit")
+    readers.add_column("reader")
+    readers.add_column("values", justify="right")
+    for name, told in figures["readers"].items():
         readers.add_row(name, f"{told['values']:,}")
     console.print(readers)
+    console.print(f"Truth and mirror: {figures['alike']} objects, the same names and bytes.")
