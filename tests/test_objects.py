@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -10,16 +11,19 @@ import re
 import shutil
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import icechunk as ic
+import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
 from icechunk.credentials import LocalFileSystemAccess
+from osgeo import gdal
 
 import publishing
 import serving
@@ -352,39 +356,131 @@ def test_a_directory_is_mirrored_to_a_bucket_and_a_bucket_to_a_directory(
 # --- killed ----------------------------------------------------------------------------------------
 
 
-class Poller(threading.Thread):
-    """Reads the published store all the while, as strangers do."""
+class States:
+    """What a stranger may see and nothing else: per version, what its receipt says and what its granules hold."""
 
-    def __init__(self, s3: S3, place: str, archive: Path) -> None:
+    def __init__(self, folder: Path, aside: Path) -> None:
+        self.keys: dict[str, dict[str, str]] = {}
+        self.values: dict[str, np.ndarray] = {}
+        self.version: dict[int, str] = {}
+        for days in (3, 4):
+            receipt = publish(turned(folder, days), aside / str(days), name=f"aside-{days}")
+            version = self.version[days] = receipt["version"]
+            self.keys[version] = {key: told["sha256"] for key, told in receipt["keys"].items()}
+            self.values[version] = granules(sorted((folder / "archive").iterdir())[:days])
+
+    def whole(self, s3: S3, place: str) -> str:
+        """The version that is published; AssertionError unless all of it is as its receipt says."""
+        version = stranger(s3, place)
+        assert version in self.keys, f"version {version} was never published whole"
+        bucket, prefix = split(place)
+        found = s3.keys(bucket, f"{prefix}v/{version}/")
+        held = {k.removeprefix(prefix): hashlib.sha256(v).hexdigest() for k, v in found.items()}
+        assert held == {k: v for k, v in self.keys[version].items() if k.startswith("v/")}
+        return version
+
+    def single(self, s3: S3, place: str) -> None:
+        """Each convenience name that is one file holds that file of one version."""
+        bucket, prefix = split(place)
+        for key in ("current.vrt", "current.json", "current.sqlite"):
+            body = s3.client.get_object(Bucket=bucket, Key=prefix + key)["Body"].read()
+            assert hashlib.sha256(body).hexdigest() in {keys[key] for keys in self.keys.values()}
+
+
+def granules(paths: list[Path]) -> np.ndarray:
+    """The stored values of the granules themselves, by netCDF4."""
+    days = []
+    for path in paths:
+        with netCDF4.Dataset(path) as nc:
+            nc.set_auto_maskandscale(False)
+            days.append(nc["sst"][:])
+    return np.concatenate(days)
+
+
+def by_gdal(s3: S3, place: str, version: str) -> np.ndarray:
+    """The values of a version's VRT in the bucket, asked for again."""
+    bucket, prefix = split(place)
+    options = {"AWS_S3_ENDPOINT": s3.endpoint.partition("://")[2], "AWS_HTTPS": "NO", "AWS_VIRTUAL_HOSTING": "FALSE", "AWS_NO_SIGN_REQUEST": "YES"}  # fmt: skip
+    for key, value in options.items():
+        gdal.SetPathSpecificOption(f"/vsis3/{bucket}", key, value)
+    gdal.VSICurlClearCache()
+    with gdal.OpenEx(f"/vsis3/{bucket}/{prefix}v/{version}/vrt/demo.vrt", gdal.OF_MULTIDIM_RASTER) as opened:  # fmt: skip
+        return np.asarray(opened.GetRootGroup().OpenMDArray("sst").ReadAsArray())
+
+
+class Poller(threading.Thread):
+    """Reads the published store all the while, as strangers do, and compares every byte and value."""
+
+    def __init__(self, s3: S3, place: str, archive: Path, states: States) -> None:
         super().__init__()
-        self.s3, self.place, self.archive = s3, place, archive
-        self.stop, self.looks, self.wrong = threading.Event(), 0, []
-        self.versions: set[str | None] = set()
+        self.s3, self.place, self.archive, self.states = s3, place, archive, states
+        self.stop, self.looking = threading.Event(), threading.Lock()
+        self.wrong: list[str] = []
+        self.seen: Counter[str] = Counter()
 
     def run(self) -> None:
         while not self.stop.is_set():
             try:
-                self.versions.add(stranger(self.s3, self.place))
-                values = icechunk_days(self.s3, self.place, self.archive)
-                assert values is None or values.shape[0] in (3, 4)
-                assert values is None or (values[:, 0, -1, -1] != -999).all()
+                with self.looking:
+                    self.look()
             except Exception as error:
                 self.wrong.append(repr(error))
-            self.looks += 1
+            self.stop.wait(0.01)  # so that who waits for the lock gets it
+
+    def look(self) -> None:
+        version = self.states.whole(self.s3, self.place)
+        self.states.single(self.s3, self.place)
+        assert np.array_equal(by_gdal(self.s3, self.place, version), self.states.values[version]), (
+            f"the VRT of version {version} gives other values"
+        )
+        values = icechunk_days(self.s3, self.place, self.archive)
+        assert any(np.array_equal(values, own) for own in self.states.values.values()), (
+            "the Icechunk repository gives values of no version"
+        )
+        self.seen[version] += 1
 
 
-def killed(two_states: Path, place: str, s3: S3, times: int) -> None:
+def requests_of_a_sync(folder: Path, place: str) -> int:
+    """How many requests it takes to publish a state in place of another."""
+    sent: list[Any] = []
+    events = buckets.client(buckets.Access()).meta.events
+
+    def note(request: Any, **_: Any) -> None:
+        sent.append(request)
+
+    events.register("before-send.s3", note)
+    publish(turned(folder, 3), place)
+    events.unregister("before-send.s3", note)
+    return len(sent)
+
+
+def remove_version(s3: S3, place: str, version: str) -> None:
+    """Delete a version that nobody is pointed to, so that it has to be published as a new one is."""
+    bucket, prefix = split(place)
+    for key in s3.keys(bucket, f"{prefix}v/{version}/"):
+        s3.client.delete_object(Bucket=bucket, Key=key)
+
+
+def killed(two_states: Path, place: str, s3: S3, times: int, aside: Path) -> str:
+    """Kill syncs while strangers look; what happened."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         ["byterefs.sync", "byterefs.publishing.objects", "byterefs.view", "publishing"]
     )
     draw = random.Random(5)
+    states = States(two_states, aside)
     publish(turned(two_states, 4), place)
-    poller = Poller(s3, place, two_states / "archive")
+    requests = requests_of_a_sync(two_states, place)
+    poller = Poller(s3, place, two_states / "archive", states)
     poller.start()
     ends = []
-    for n in range(times):
-        arguments = (two_states, place, 3 + n % 2, draw.randint(3, 45), draw.uniform(0, 0.02))
+    for _ in range(times):
+        with poller.looking:
+            now = stranger(s3, place)
+            days, version = next((d, v) for d, v in states.version.items() if v != now)
+            if draw.random() < 0.7:  # else the killed one's files are there, and it goes on
+                remove_version(s3, place, version)
+        arguments = (two_states, place, days, draw.randint(3, requests), draw.uniform(0, 0.02))
         process = context.Process(target=publishing.once, args=arguments)
         process.start()
         process.join()
@@ -394,24 +490,30 @@ def killed(two_states: Path, place: str, s3: S3, times: int) -> None:
     poller.stop.set()
     poller.join()
     assert poller.wrong == []
-    assert poller.looks > times / 4
+    assert poller.seen.total() > times / 4
     assert ends.count(-signal.SIGKILL) > times / 2
-    assert stranger(s3, place) == receipt["version"]
+    assert states.whole(s3, place) == receipt["version"] == states.version[4]
     bucket, prefix = split(place)
     assert "Uploads" not in s3.client.list_multipart_uploads(Bucket=bucket, Prefix=prefix)
     assert {k: h["size"] for k, h in receipt["keys"].items()} == {
         k: len(v) for k, v in published(s3, place).items()
     }
+    return (
+        f"{times} syncs of {requests} requests each: {ends.count(-signal.SIGKILL)} killed, {ends.count(0)} done before "
+        f"they were; {poller.seen.total()} looks at versions {dict(poller.seen)}, {len(poller.wrong)} wrong"
+    )
 
 
 def test_a_reader_that_polls_never_sees_a_state_that_is_not_whole_whenever_a_sync_is_killed(
-    two_states: Path, place: str, s3_environment: S3
+    two_states: Path, place: str, s3_environment: S3, tmp_path: Path
 ) -> None:
-    killed(two_states, place, s3_environment, 5)
+    killed(two_states, place, s3_environment, 6, tmp_path)
 
 
 @pytest.mark.soak
 def test_a_hundred_kills_show_a_polling_reader_nothing_that_is_not_whole(
-    two_states: Path, place: str, s3_environment: S3
-) -> None:
-    killed(two_states, place, s3_environment, 100)
+    two_states: Path, place: str, s3_environment: S3, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    told = killed(two_states, place, s3_environment, 100, tmp_path)
+    with capsys.disabled():
+        print(f"\n{told}")
