@@ -2,7 +2,7 @@
 
     python bench/bench.py [--only SECTION …] [--days 16387] [--folder bench/work]
 
-Sections: scan, month, writers, bran, oisst, peers, full. Prints a table and keeps
+Sections: scan, month, writers, bran, oisst, peers, publish, full. Prints a table and keeps
 ``bench/results.json``; with ``--only`` the rows of other sections stay as they were measured.
 """
 
@@ -24,6 +24,7 @@ import figure
 import h5py
 import month
 import oisst
+import publish
 from measuring import ROOT, machine
 from rich.console import Console
 from rich.table import Table
@@ -209,6 +210,17 @@ class Bench:
             ratio = round(found["seconds"] / built, 2)
             yield above(f"{name}: VirtualiZarr in all / first build", ratio, "times", 3)
 
+    def publish(self) -> Iterator[Row]:
+        """Uploads of small and large files to an S3 server, by `sync` and by rclone (bench/publish.py)."""
+        found = publish.main()
+        what = f"publish {found['small']:,} small and {found['large']} of 100 MB"
+        for name in publish.TOOLS:
+            yield plain(f"{what}: {name}", found[name]["seconds"], "s")
+            yield plain(f"{what}: {name}, processor", found[name]["cpu"], "s")
+            yield plain(f"{what}: {name}, nothing new", found[name]["seconds_nothing_new"], "s")
+        ratio = round(found["rclone"]["seconds"] / found["byterefs"]["seconds"], 2)
+        yield above(f"{what}: throughput byterefs / rclone", ratio, "times", 1)
+
     def full(self) -> Iterator[Row]:
         """The first build with every chunk of every form verified."""
         found = {run["run"]: run for run in oisst.main(self.days, self.folder / "oisst", full=True)}
@@ -223,6 +235,7 @@ SECTIONS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "bran": Bench.bran,
     "oisst": Bench.oisst,
     "peers": Bench.peers,
+    "publish": Bench.publish,
     "full": Bench.full,
 }
 
@@ -272,7 +285,8 @@ def main(only: list[str], days: int, folder: Path) -> None:
     """Measure, keep, print, plot."""
     console = Console()
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["sh", str(ROOT / "bench" / "peers.sh")], check=True)
+    if set(only) - {"publish"}:
+        subprocess.run(["sh", str(ROOT / "bench" / "peers.sh")], check=True)
     bench = Bench(folder, days)
     for name in only:
         console.rule(f"{name}: {(SECTIONS[name].__doc__ or '').splitlines()[0]}")
