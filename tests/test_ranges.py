@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from botocore.config import Config
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -230,6 +231,73 @@ def test_a_status_that_stays_is_refused_at_once(site: Web, url: str) -> None:
     with pytest.raises(RangeError, match=r"answers 403; the server wants an account"):
         ranges.open(url)
     assert site.asked[PATH] == 1
+
+
+# --- object stores that fail -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(site: Web, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An object in a store that does to it what the web server does to the file."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    (site.root / "bucket").mkdir(exist_ok=True)
+    (site.root / "bucket" / "a.bin").write_bytes(DATA)
+    buckets.client.cache_clear()
+    # botocore tries five times itself, with pauses of seconds
+    plain = buckets.config
+    retries = Config(retries={"max_attempts": 0})
+    monkeypatch.setattr(buckets, "config", lambda access: plain(access).merge(retries))
+    with buckets.asking({"endpoint": site.url, "anonymous": True}):
+        yield "s3://bucket/a.bin"
+    buckets.client.cache_clear()
+
+
+OBJECT = "/bucket/a.bin"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        serving.status(500),
+        serving.status(503),
+        serving.short,
+        serving.wrong_length,
+        serving.other_range,
+    ],
+    ids=["500", "503", "short", "length", "other range"],
+)
+def test_what_may_pass_at_an_object_store_is_tried_again_and_refused_if_it_does_not(
+    site: Web, store: str, fault: serving.Fault
+) -> None:
+    with ranges.open(store) as found:
+        site.forget()
+        site.faults[OBJECT] = serving.first(2, fault)
+        assert found.read(1000, 5000) == DATA[1000:6000]
+        assert site.asked[OBJECT] == 3
+        site.faults[OBJECT] = fault
+        with pytest.raises(RangeError, match=r"a\.bin: .*6 times; see to the server") as caught:
+            found.read(1000, 5000)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (serving.no_ranges, "whole files and no byte ranges; copy the archive"),
+        (serving.page, "whole files and no byte ranges"),
+        (serving.status(403), "name a profile that may read it"),
+        (serving.redirect("/bucket/ring.bin", 307), "correct endpoint, bucket and key"),
+    ],
+    ids=["no ranges", "page", "403", "redirect"],
+)
+def test_an_object_store_that_answers_otherwise_is_refused(
+    site: Web, store: str, fault: serving.Fault, says: str
+) -> None:
+    with ranges.open(store) as found:
+        site.faults[OBJECT] = fault
+        with pytest.raises(RangeError, match=says) as caught:
+            found.read(1000, 5000)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_source_that_changes_between_two_reads_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ Credentials are in neither.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -184,7 +185,7 @@ class open(Ranges):
             return
         head = tried(self._head, source)
         self.size = int(head["ContentLength"])
-        self.etag = str(head["ETag"]).strip('"')
+        self.etag = str(head.get("ETag", "")).strip('"') or None
         self.mtime_ns = round(head["LastModified"].timestamp()) * 10**9
 
     def _head(self) -> Mapping[str, Any]:
@@ -205,19 +206,35 @@ class open(Ranges):
                 answer = client(self.access).get_object(
                     Bucket=self.bucket, Key=self.key, Range=f"bytes={offset}-{offset + size - 1}"
                 )
-                total = int(answer["ContentRange"].rpartition("/")[2])
-                etag = str(answer["ETag"]).strip('"')
-                if total != self.size or self.etag not in (None, etag):
+                try:
+                    self._check(answer, offset, size)
+                except BaseException:
                     answer["Body"].close()
-                    raise RangeError(
-                        f"{self.source}: it changed while it was read, or since its scan; run again"
-                    )
+                    raise
                 data: bytes = answer["Body"].read()
             if len(data) != size:
                 raise Passing(f"it sends {len(data)} of {size} bytes")
             return data
 
         return tried(once, self.source)
+
+    def _check(self, answer: Mapping[str, Any], offset: int, size: int) -> None:
+        """Raise unless an answer is of the range that was asked for, of the version that was opened."""
+        said = str(answer.get("ContentRange", ""))
+        found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", said.strip())
+        if not found:
+            raise RangeError(
+                f"{self.source}: the server sends whole files and no byte ranges; copy the archive to a disk, a "
+                f"bucket or a server with ranges, and name that in source"
+            )
+        first, last, total = map(int, found.groups())
+        etag = str(answer.get("ETag", "")).strip('"') or None
+        if total != self.size or (self.etag and etag != self.etag):
+            raise RangeError(
+                f"{self.source}: it changed while it was read, or since its scan; run again"
+            )
+        if (first, last) != (offset, offset + size - 1):
+            raise Passing(f"it sends bytes {first}-{last} for {offset}-{offset + size - 1}")
 
 
 @contextmanager
