@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(Path(__file__).parent)]
 
 import make  # noqa: E402
 
+import debian  # noqa: E402
 import serving  # noqa: E402
 
 PYTHON = (
@@ -78,20 +79,8 @@ def has(what: str) -> bool:
 
 def installed(what: str) -> None:
     """Have a reader: from Debian's packages where it is missing; RuntimeError where that cannot be."""
-    if has(what):
-        return
-    if os.geteuid() or not shutil.which("apt-get"):
-        raise RuntimeError(
-            f"{what} is missing, and only root on Debian can install {' '.join(PACKAGES[what])}"
-        )
-    # one at a time over the machine: tests of several files install packages
-    script = (
-        "exec 9>/run/byterefs-apt.lock; flock 9; apt-get update -qq && DEBIAN_FRONTEND=noninteractive "
-        f"apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends {' '.join(PACKAGES[what])}"
-    )
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{what} cannot be installed: {done.stderr[-500:]}")
+    if not has(what):
+        debian.install(what, PACKAGES[what])
 
 
 def python(out: Path, script: str, *arguments: str) -> Report:
