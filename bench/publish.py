@@ -35,6 +35,7 @@ LARGE = 100 << 20
 
 def files(folder: Path, small: int, large: int) -> int:
     """Write the files; their bytes."""
+    folder.mkdir(parents=True)
     draw = random.Random(1)
     for i in range(small):
         path = folder / f"{i // 500:02d}" / f"{i:05d}"

@@ -22,6 +22,7 @@ from byterefs.access import buckets
 from byterefs.access.buckets import Access
 from byterefs.access.web import Passing, tried
 from byterefs.errors import AbsentError, RangeError, SyncError
+from byterefs.files import file_digest
 from byterefs.publishing.shelf import Marks, Shelf
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,8 @@ class Bucket:
         """ETag -> sha256 of the bytes that have it"""
         self._etag: dict[str, str] = {}
         """sha256 of a local file -> the ETag that its upload has"""
+        self._own: dict[Path, str] = {}
+        """local file -> its sha256"""
         self._seen: dict[str, Seen] = {}
 
     # --- what is there -----------------------------------------------------------------------------
@@ -125,6 +128,7 @@ class Bucket:
     def learn(self, files: Iterable[tuple[Path, str]]) -> None:
         """Local files with their sha256: an object with the ETag of one of them has its bytes."""
         for path, sha256 in files:
+            self._own[path] = sha256
             if sha256 not in self._etag:
                 self._etag[sha256] = etag_of(path)
                 self._sha256[self._etag[sha256]] = sha256
@@ -199,8 +203,7 @@ class Bucket:
 
     def head(self, key: str, file: Path) -> dict[str, Any]:
         """What every upload of a file says."""
-        with file.open("rb") as f:
-            sha256 = hashlib.file_digest(f, "sha256").hexdigest()
+        sha256 = self._own.get(file) or file_digest(file)
         return {"Bucket": self.bucket, "Key": self.name(key), **headers(key, sha256)}
 
     def put_parts(self, head: Mapping[str, Any], f: BinaryIO) -> str:
