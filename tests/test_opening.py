@@ -18,7 +18,8 @@ from osgeo import gdal
 
 import serving
 from byterefs import emitters
-from byterefs.emitters import Place
+from byterefs.emitters import Place, icechunk
+from byterefs.emitters._icechunk_reader import own_containers, stored_config
 from byterefs.view import View
 from forms import Results
 from granules import oisst
@@ -166,6 +167,46 @@ def test_tables_are_opened_in_a_fetched_copy_by_python_and_duckdb(
             assert left["rows"].read_all().num_rows == 2
             with duckdb.connect() as con:
                 assert [len(con.execute(line).fetchall()) for line in lines["duckdb"]] == [2, 2]
+
+
+@pytest.mark.parametrize("place", ["truth", "mirror"])
+def test_the_table_is_opened_at_its_address_by_gdal_and_fetched_from_there_by_python(
+    published: Published, tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = published.at_address(place, "http", "sqlite", "http")
+    with contextlib.chdir(tmp_path), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        exec(next(line for line in lines["gdal"] if line.startswith("from osgeo")), {})
+        assert capsys.readouterr().out == "2\n"
+        exec("\n".join(lines["python"]), {})
+        gc.collect()
+    assert "day%202.nc" in capsys.readouterr().out.replace("+", "%20")
+
+
+def test_each_remap_row_is_a_container_and_readers_are_told_how_each_is_asked(
+    s3: S3, tmp_path: Path, s3_environment: S3
+) -> None:
+    s3.bucket("rows", public=True)
+    own, paths = [], []
+    for n, name in enumerate(("web/1.nc", "bucket/2.nc"), 1):
+        paths.append(tmp_path / name)
+        own.append(oisst(paths[-1], date(2020, 1, n), arrays=["sst"])["sst"])
+    s3.client.put_object(Bucket="rows", Key="x/2.nc", Body=paths[1].read_bytes())
+    with serving.web(tmp_path) as site:
+        rules = {f"{tmp_path}/web/": f"{site.url}/web/", f"{tmp_path}/bucket/": "s3://rows/x/"}
+        results = Results(
+            tmp_path / "results", remap={"public": rules}, targets={"public": {"endpoint": s3.endpoint}}
+        )  # fmt: skip
+        results.scan(paths)
+        results.emit(("access", "icechunk"))
+        with View.open(results.store) as view:
+            icechunk.retarget(results.out("access", "icechunk"), view, "public", tmp_path / "copy")
+        config = stored_config(tmp_path / "copy")
+        assert sorted(own_containers(config).values()) == sorted(rules.values())
+        assert len(own_containers(config)) == 2
+        with contextlib.chdir(tmp_path / "copy"):
+            lines = json.loads(Path("open.json").read_text())["open"]["xarray"]
+            assert np.array_equal(dataset(lines), np.concatenate(own))
 
 
 def test_every_form_says_what_its_readers_have_to_mind(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,31 @@ def test_one_catalog_that_is_not_whole_refuses_the_listing(
     site.faults.clear()
     with pytest.raises(DiscoverError, match="is no whole XML"):
         listed("thredds", catalog)
+
+
+def test_a_server_is_asked_for_at_most_eight_catalogs_at_a_time(site: Web, catalog: str) -> None:
+    names = [f"m{n}/catalog.xml" for n in range(24)]
+    links = "".join(f'<catalogRef xlink:href="{name}" xlink:title="m" name=""/>' for name in names)
+    top = site.root / "t" / "catalog.xml"
+    top.write_text(top.read_text().replace("</catalog>", f"{links}</catalog>"))
+    for name in names:
+        (site.root / "t" / name).parent.mkdir()
+        (site.root / "t" / name).write_text(SUB.replace("c.nc", name.replace("/", "-") + ".nc"))
+    now, most = [0], [0]
+
+    def slow(handler: Handler, _: int) -> bool:
+        with site.lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.05)
+        with site.lock:
+            now[0] -= 1
+        return False
+
+    site.faults["*"] = slow
+    listed("thredds", catalog)
+    assert sum(site.asked[f"/t/{name}"] for name in names) == 24
+    assert 2 <= most[0] <= 8
 
 
 # --- stac ------------------------------------------------------------------------------------------
