@@ -46,7 +46,11 @@ class S3:
             cwd=folder,
         )  # fmt: skip
         self.client = client(self.endpoint)
-        self.wait()
+        try:
+            self.wait()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def environment(self) -> dict[str, str]:
@@ -62,7 +66,7 @@ class S3:
 
     def wait(self) -> None:
         """Until a bucket can be made and written to."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while True:
             try:
                 self.bucket("ready")
