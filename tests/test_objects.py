@@ -474,25 +474,27 @@ def killed(two_states: Path, place: str, s3: S3, times: int, aside: Path) -> str
     poller = Poller(s3, place, two_states / "archive", states)
     poller.start()
     ends = []
-    for _ in range(times):
-        with poller.looking:
-            now = stranger(s3, place)
-            days, version = next((d, v) for d, v in states.version.items() if v != now)
-            if draw.random() < 0.7:  # else the killed one's files are there, and it goes on
-                remove_version(s3, place, version)
-        arguments = (two_states, place, days, draw.randint(3, requests), draw.uniform(0, 0.02))
-        process = context.Process(target=publishing.once, args=arguments)
-        process.start()
-        process.join()
-        ends.append(process.exitcode)
-        assert process.exitcode in (0, -signal.SIGKILL)
-    receipt = publish(turned(two_states, 4), place)
-    poller.stop.set()
-    poller.join()
+    try:
+        for _ in range(times):
+            with poller.looking:
+                now = stranger(s3, place)
+                days, version = next((d, v) for d, v in states.version.items() if v != now)
+                if draw.random() < 0.7:  # else the killed one's files are there, and it goes on
+                    remove_version(s3, place, version)
+            arguments = (two_states, place, days, draw.randint(3, requests), draw.uniform(0, 0.02))
+            process = context.Process(target=publishing.once, args=arguments)
+            process.start()
+            process.join()
+            ends.append(process.exitcode)
+            assert process.exitcode in (0, -signal.SIGKILL)
+        receipt = publish(turned(two_states, days), place)
+    finally:
+        poller.stop.set()
+        poller.join()
     assert poller.wrong == []
     assert poller.seen.total() > times / 4
     assert ends.count(-signal.SIGKILL) > times / 2
-    assert states.whole(s3, place) == receipt["version"] == states.version[4]
+    assert states.whole(s3, place) == receipt["version"] == states.version[days]
     bucket, prefix = split(place)
     assert "Uploads" not in s3.client.list_multipart_uploads(Bucket=bucket, Prefix=prefix)
     assert {k: h["size"] for k, h in receipt["keys"].items()} == {
