@@ -11,7 +11,7 @@ import pytest
 from osgeo import gdal
 
 from byterefs import emitters
-from byterefs.errors import PlanError
+from byterefs.errors import EmitError, PlanError
 from forms import Results
 
 gdal.UseExceptions()
@@ -112,13 +112,19 @@ def pair(shared: Shared) -> list[Path]:
     return [shared(f"hidefix_pair/{month}.nc4") for month in ("jan", "feb")]
 
 
-def test_months_that_are_chunks_are_refused_as_one_array_with_both_lengths(
-    shared: Shared, tmp_path: Path
+@pytest.mark.parametrize("form", ["icechunk", "kerchunk", "parquet", "sqlite"])
+def test_months_that_are_chunks_are_one_array_in_the_vrt_and_refused_elsewhere_with_both_lengths(
+    shared: Shared, tmp_path: Path, form: str
 ) -> None:
-    with pytest.raises(PlanError, match=r"chunks \[28, 3, 4\].*\[31, 3, 4\]") as refusal:
-        built(tmp_path / "demo", pair(shared))
+    results = built(tmp_path / "demo", pair(shared))
+    for name in ("P", "T"):
+        expected = np.concatenate([by_gdal(f, name) for f in pair(shared)])
+        assert results.proven("vrt", name).tobytes() == expected.tobytes()
+    with pytest.raises(EmitError, match=r"chunks \[28, 3, 4\].*\[31, 3, 4\]") as refusal:
+        results.emit(("access", form))
     assert all(str(f) in str(refusal.value) for f in pair(shared))
-    assert "eras: auto" in str(refusal.value)
+    assert "plan.eras: auto" in str(refusal.value)
+    assert f"emit.{form}.required: false" in str(refusal.value)
 
 
 def test_months_that_are_chunks_are_one_array_in_the_vrt_and_a_group_each_in_the_other_forms(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from pathlib import Path
 
@@ -47,20 +48,31 @@ def read(view, name: str) -> np.ndarray:
     return group.OpenMDArrayFromFullname(f"/{name}").ReadAsArray()
 
 
-def test_b16_a_chunk_per_year_of_366_and_365_days_is_refused_or_two_eras_and_one_array_in_the_vrt(
+def test_b16_a_chunk_per_year_of_366_and_365_days_is_one_array_in_the_vrt_and_no_table_or_two_eras(
     tmp_path,
 ):
     files = [
         series(tmp_path / "0.nc", 0, numbers(6), chunksizes=(6, 3)),
         series(tmp_path / "1.nc", 6, numbers(5, 6), chunksizes=(5, 3)),
     ]
-    with pytest.raises(
-        PlanError, match=r"1\.nc: array 'v' has chunks \[5, 3\], and .*0\.nc has \[6, 3\]"
-    ):
-        build(tmp_path, files)
+    with build(tmp_path, files) as view:
+        assert view.referenced() == []
+        why = str(view.arrays["v"].refused)
+        assert re.search(r"1\.nc: array 'v' has chunks \[5, 3\], and .*0\.nc has \[6, 3\]", why)
+        np.testing.assert_array_equal(read(view, "v"), numbers(11))
     with build(tmp_path, files, plan={"eras": "auto"}) as view:
         assert [view.arrays[f"{e}/v"].chunks for e in view.eras] == [(6, 3), (5, 3)]
         np.testing.assert_array_equal(read(view, "v"), numbers(11))
+
+
+def test_chunks_that_are_no_whole_source_or_differ_on_another_axis_are_refused_with_both(tmp_path):
+    for i, chunks in enumerate([(3, 3), (6, 2)]):
+        files = [
+            series(tmp_path / f"{i}" / "0.nc", 0, numbers(6), chunksizes=(6, 3)),
+            series(tmp_path / f"{i}" / "1.nc", 6, numbers(6, 6), chunksizes=chunks),
+        ]
+        with pytest.raises(PlanError, match=r"1\.nc: array 'v' has chunks .*0\.nc has \[6, 3\]"):
+            build(tmp_path / f"{i}", files)
 
 
 def test_b17_a_coordinate_in_chunks_of_512_does_not_hinder_the_join(tmp_path):

@@ -130,11 +130,14 @@ class Composer:
             signatures = sign(self.physical, layout.order, self.concat, self.roles, layout.sizes)
         maker = Maker(self.physical, layout, self.concat, self.roles, self.config)
         made, lead = {}, f"{era}/" if era else ""
+        dim = self.concat.dim if self.concat else None
         way_out = f"in era {era!r}: end it between them in plan.eras" if era else consistency.APART
         for name, order in sorted(signatures.items()):
             try:
-                consistency.check(name, order, way_out)
+                if not (apart := consistency.unlike_lengths(self.physical, name, order, dim)):
+                    consistency.check(name, order, way_out)
                 made[name] = maker.array(name)
+                made[name] = replace(made[name], refused=apart or made[name].refused)
             except PlanError as e:
                 if name in self.roles.needed:
                     raise

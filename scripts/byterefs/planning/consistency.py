@@ -132,6 +132,35 @@ def check(array: str, order: Sequence[tuple[str, Signature]], way_out: str = APA
         )
 
 
+def unlike_lengths(
+    physical: Physical, array: str, order: Sequence[tuple[str, Signature]], along: str | None
+) -> str | None:
+    """Why ``refs_<array>`` cannot be where every source is one chunk along ``along``, of a length of its own.
+
+    None where they have one length, and where anything else differs too.
+    """
+    first_source, first = order[0]
+    others = [(s, sig) for s, sig in order if sig is not first and sig != first]
+    if not others or "chunks" not in first or along not in first["dims"]:
+        return None
+    at = first["dims"].index(along)
+    if any(lengthless(sig, at) != lengthless(first, at) for _, sig in others):
+        return None
+    if any((m := physical.meta(s, array)).chunks[at] != m.shape[at] for s, _ in order):
+        return None
+    source, other = others[0]
+    return (
+        f"{source}: array {array!r} has chunks {other['chunks']}, and {first_source} has {first['chunks']}: each is "
+        f"one chunk along {along!r}, and refs_{array} needs a regular grid (mdim-refs/0.2); the VRT reads across "
+        f"them, and plan.eras: auto makes a group of each length"
+    )
+
+
+def lengthless(sig: Signature, axis: int) -> Signature:
+    """A signature without the length of its chunks along one axis."""
+    return {**sig, "chunks": [*sig["chunks"][:axis], *sig["chunks"][axis + 1 :]]}
+
+
 def shown(value: Any) -> str:
     """A value as a person reads it in a sentence."""
     return "none" if value is None else str(value)
