@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cftime
+import netCDF4
 import numpy as np
 import pytest
 from osgeo import gdal
 
 from byterefs import emitters
 from byterefs.errors import EmitError, PlanError
+from byterefs.view import View
 from forms import Results
 
 gdal.UseExceptions()
@@ -164,6 +167,18 @@ def test_files_of_3600_1410_and_60_days_are_one_array(shared: Shared, tmp_path: 
     assert results.proven("sqlite", "mrsos").astype("<f4").tobytes() == expected.tobytes()
 
 
+def test_the_last_three_of_unequal_length_read_equal_in_every_form(
+    shared: Shared, tmp_path: Path
+) -> None:
+    files = sorted(shared("cmip5_hadgem_mrsos_day").glob("*.nc"))[-3:]
+    results = built(tmp_path / "demo", files, plan={"concat": "time"})
+    expected = np.concatenate([by_gdal(f, "mrsos") for f in files])
+    assert len(expected) == 3600 + 1410 + 60
+    for form in emitters.NAMES:
+        found = results.proven(form, "mrsos").astype("<f4")
+        assert found.tobytes() == expected.tobytes(), form
+
+
 # --- Landsat: CRS of a stack -------------------------------------------------------------------------
 
 
@@ -190,3 +205,28 @@ def test_four_dates_of_a_tile_have_the_crs_and_the_place_of_each(
             assert raster.GetSpatialRef().IsSame(system)
             assert raster.GetGeoTransform() == source.GetGeoTransform()
         np.testing.assert_array_equal(raster.ReadAsArray(), gdal.Open(str(path)).ReadAsArray())
+
+
+# --- CMIP5: sixteen files that count from sixteen dates ---------------------------------------------
+
+
+def test_months_that_count_from_sixteen_dates_keep_every_instant_bound_and_value_in_every_form(
+    shared: Shared, tmp_path: Path
+) -> None:
+    files = sorted(shared("cmip5_ecearth_tas").glob("*.nc"))
+    results = built(tmp_path / "demo", files)
+    expected: dict[str, list[Any]] = {"time": [], "time_bnds": [], "tas": []}
+    for path in files:
+        with netCDF4.Dataset(path) as nc:
+            nc.set_auto_mask(False)
+            for name in ("time", "time_bnds"):
+                v = nc[name]
+                expected[name].append(cftime.num2date(v[...], v.units, v.calendar))
+            expected["tas"].append(nc["tas"][...])
+    with View.open(results.store) as view:
+        units = view.arrays["time"].attrs["units"]
+    for form in emitters.NAMES:
+        np.testing.assert_array_equal(results.proven(form, "tas"), np.concatenate(expected["tas"]))
+        for name in ("time", "time_bnds"):
+            found = cftime.num2date(results.values(form, name)[name], units, "standard")
+            np.testing.assert_array_equal(found, np.concatenate(expected[name]))
