@@ -113,6 +113,8 @@ class Look:
             for n in self.witnesses.able
         ]
         others = [f"{n}: {text}" for n, text in answers if isinstance(text, str)]
+        if self.format == "tiff":  # sound ones are opened by all of them
+            others += [f"{n}: {w.refusal}" for n, w in self.witnesses.all.items() if w.refusal]
         if others and self.form != "vrt":
             return Undone(f"its reader fails ({said}), and so does another ({'; '.join(others)})")
         if self.form == "vrt":

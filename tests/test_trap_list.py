@@ -1,0 +1,107 @@
+"""Which test proves each public report (research/peers.md, B) and each trap of lineage.md 6.
+
+A row names the test, or, in parentheses, why the report does not concern what is published here.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+TRAPS = """
+B1 a_source_that_differs_is_refused_with_both_names_and_values
+B2 a_fill_survives_as_text_bit_for_bit
+B3 a_fill_that_hdf5_leaves_undefined_is_none
+B4 fill_is_hdf5s_and_no_fill_attribute_is_invented
+B5 big_endian_bytes_are_read_as_such_contiguous_or_chunked
+B6 one_skipped_filter_is_refused_with_chunk_filter_and_way_out
+B7 unfiltered_edge_chunks_are_refused_although_their_mask_is_zero
+B8 every_order_of_filters_decodes_to_what_was_written
+B9 shuffled_bytes_that_are_no_whole_elements_keep_their_tail
+B10 what_numcodecs_lacks_keeps_its_parameters_and_is_refused_by_name
+B11 compact_data_is_inline
+B12 the_referenced_bytes_decode_to_the_values_written
+B13 a_chunk_never_written_is_a_row_without_offset_that_reads_as_fill
+B14 a_granule_that_is_gone_is_named
+B15 a_file_that_ends_inside_a_chunk_refuses_refs_and_not_the_vrt
+B16 b16_a_chunk_per_year_of_366_and_365_days_is_refused_or_two_eras_and_one_array_in_the_vrt
+B17 b17_a_coordinate_in_chunks_of_512_does_not_hinder_the_join
+B18 a_source_that_differs_begins_a_new_era_and_moves_no_array_before_it
+B19 a_short_last_strip_that_is_compressed_is_decoded_and_refused_to_zarr_readers_by_name
+B20 b20_shuffle_that_begins_with_a_file_is_found_as_the_border_of_an_era
+B21 b21_a_time_that_turns_from_double_to_float_is_refused_or_an_era
+B22 a_base_date_that_moves_is_converted_and_the_first_units_stay
+B23 hours_of_two_days_in_every_form_are_the_instants_that_xarray_reads_in_the_files
+B24 a_file_of_another_calendar_is_refused_even_where_the_numbers_fit
+B25 an_attribute_survives_json_with_its_dtype
+B26 strings_along_the_axis_are_as_wide_as_the_longest
+B27 groups_have_full_names_and_the_dimensions_nearest_to_them
+B28 a_coordinate_that_was_never_written_is_absent_and_fill
+B29 arrays_on_one_unlimited_dimension_are_as_long_as_the_longest
+B30 every_attribute_of_the_granule_is_in_every_form
+B31 stock_gdal_opens_the_stack_as_one_array_with_its_crs
+B32 a_variable_that_cannot_be_read_is_refused_by_name_and_loses_no_other
+B33 an_only_record_variable_has_no_padding
+B34 sparse_tiles_read_as_nodata_as_gdal_reads_them
+B35 a_short_last_strip_that_is_compressed_is_decoded_and_refused_to_zarr_readers_by_name
+B36 every_kind_of_sample_decodes_to_what_gdal_reads
+B37 two_messages_of_one_place_are_refused_with_both
+B38 b38_the_same_file_scanned_twice_is_one_source
+B39 splits_hold_whole_appends_and_less_than_a_million_rows
+B40 a_granule_rewritten_in_place_since_its_scan_is_named
+B41 absent_rows_and_an_absent_partition_read_as_absent_in_fsspec
+B42 coordinates_are_one_raw_chunk_of_the_whole_array
+B43 names_are_encoded_where_files_become_addresses_and_decoded_the_other_way
+B44 a_prefix_that_icechunk_cannot_match_is_refused
+B45 what_is_no_chunk_of_a_store_is_refused_by_name
+B46 a_broken_heap_is_a_refusal_with_file_array_and_version
+B47 (nothing here is opened by branch or tag: readers are given the snapshot)
+B48 a_killed_sync_shows_nothing_new_and_resumes
+lineage-1 edge_chunks_keep_their_full_stored_shape
+lineage-2 contiguous_compact_absent_and_nan_payload_are_compared_bit_for_bit
+lineage-3 offsets_beyond_32_bits_and_absent_rows_keep_their_types
+lineage-4 decades_of_unequal_length_align_step_by_step
+lineage-5 references_beyond_the_ninth_partition_stand_in_numeric_order
+lineage-6 absent_rows_and_an_absent_partition_read_as_absent_in_fsspec
+lineage-7 scalars_are_not_boxed_and_every_digit_is_there
+lineage-8 scalars_come_by_value_without_references
+lineage-9 a_fill_survives_as_text_bit_for_bit
+lineage-10 one_skipped_filter_is_refused_with_chunk_filter_and_way_out
+lineage-11 lineage_11_bytes_in_another_order_are_another_array
+lineage-12 lineage_12_a_slab_inside_a_chunk_of_a_handed_over_vrt_has_no_refs
+lineage-13 a_vrt_with_relative_names_and_a_slab_offset_is_honoured
+lineage-14 two_sources_at_one_time_are_refused_with_both_names_and_the_value
+lineage-15 coordinates_come_by_value
+lineage-16 a_static_grid_that_changes_is_refused_with_the_first_difference
+lineage-17 lineage_17_two_grids_live_in_one_store
+lineage-18 a_source_rewritten_in_place_is_refused_at_the_read
+lineage-19 the_longest_prefix_wins_and_only_on_a_path_boundary
+lineage-20 the_last_filter_is_the_compressor_if_it_is_one
+lineage-21 a_wrong_checksum_length_or_stream_is_an_error
+lineage-22 sparse_strips_are_absent_and_read_as_zero_without_nodata
+lineage-23 a_range_beyond_the_end_is_refused_and_never_short
+lineage-24 lineage_24_a_file_written_again_with_fewer_chunks_leaves_no_stale_row
+lineage-25 an_attribute_survives_json_with_its_dtype
+lineage-26 text_that_is_not_utf8_is_latin1_and_says_so
+lineage-27 it_opens_read_only_without_files_beside_it
+"""
+ROWS = dict(line.split(" ", 1) for line in TRAPS.strip().splitlines())
+
+
+@pytest.fixture(scope="module")
+def names() -> set[str]:
+    """Every test that there is, without ``test_``."""
+    text = "\n".join(p.read_text() for p in sorted(Path(__file__).parent.rglob("*.py")))
+    return set(re.findall(r"def test_(\w+)", text))
+
+
+def test_every_report_and_every_trap_has_a_row() -> None:
+    reports = [f"B{n}" for n in range(1, 49)]
+    assert list(ROWS) == reports + [f"lineage-{n}" for n in range(1, 28)]
+
+
+@pytest.mark.parametrize("report", [r for r, test in ROWS.items() if test[0] != "("])
+def test_the_test_that_a_report_names_is_there(report: str, names: set[str]) -> None:
+    assert ROWS[report] in names
