@@ -147,7 +147,7 @@ def by_netcdf(path: Path, archive: Archive, i: int) -> None:
         time[:] = np.arange(archive.starts[i], archive.starts[i] + len(part))
         kind = np.dtype(archive.dtype)
         v = nc.createVariable(
-            "v", kind.str[1:], ("time", "y", "x"), chunksizes=archive.chunks,
+            "v", kind, ("time", "y", "x"), chunksizes=archive.chunks,
             zlib="deflate" in words, shuffle="shuffle" in words, fletcher32="fletcher32" in words,
             fill_value=archive.fill, endian="big" if kind.str[0] == ">" else "little",
         )  # fmt: skip
