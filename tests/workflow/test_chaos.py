@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 import time
@@ -13,7 +14,7 @@ import pytest
 from workflow.project import Project
 
 FORMS = ("sqlite", "vrt", "parquet", "kerchunk")
-STAGES = ("discover", "scan", "store", "plan", "view", "emit", "verify", "sync")
+STAGES = ("discover", "scan", "store", "plan", "view", "emit", "verify", "sync", "register")
 COMMAND = [sys.executable, "scripts/daily.py", "--cores", "2"]
 LONGEST = 0.4
 """seconds that a stage may go on after its start, at most"""
@@ -50,7 +51,7 @@ def harass(project: Project, stages: Sequence[str], days: int, seed: int) -> int
 
 def compare(
     tmp_path: Path, days: int, stages: Sequence[str], seed: int, forms: Sequence[str] = FORMS
-) -> None:
+) -> tuple[Project, Project]:
     """Build ``days`` and what arrives meanwhile under kills, and compare with a build in peace."""
     project = Project(
         tmp_path / "harassed",
@@ -69,6 +70,19 @@ def compare(
     assert project.tree() == peaceful.tree()
     assert not list(project.results.rglob(".*.part*"))
     assert not list(project.results.glob("scan/*"))
+    return project, peaceful
+
+
+def public(project: Project) -> dict[str, bytes]:
+    """Every file that is published, but for versions that are kept beside the newest one."""
+    root = project.root / "published"
+    newest = json.loads((root / "latest.json").read_text())["version"]
+    files = {p.relative_to(root).as_posix(): p for p in root.rglob("*") if p.is_file()}
+    return {
+        name: p.read_bytes().replace(str(project.root).encode(), b"ROOT")
+        for name, p in sorted(files.items())
+        if not name.startswith("v/") or name.startswith(f"v/{newest}/")
+    }
 
 
 def test_a_build_killed_in_plan_and_in_verify_publishes_the_same_bytes(tmp_path: Path) -> None:
@@ -80,4 +94,8 @@ def test_a_build_killed_in_plan_and_in_verify_publishes_the_same_bytes(tmp_path:
 def test_a_build_killed_in_every_stage_publishes_the_same_bytes(tmp_path: Path, seed: int) -> None:
     order = list(STAGES)
     random.Random(seed).shuffle(order)
-    compare(tmp_path, 400, [*STAGES, *order], seed)
+    project, peaceful = compare(tmp_path, 400, [*STAGES, *order], seed)
+    peaceful.run()
+    held = public(project)
+    assert {"latest.json", "index.html", "sds.csv"} <= held.keys()
+    assert held == public(peaceful)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ SCRIPTS = ROOT / "tests" / "slurm"
 CONF = Path("/etc/slurm/slurm.conf")
 FORMS = ("sqlite", "vrt", "parquet", "kerchunk")
 BATCH = 5
+BY_SLURM = [sys.executable, "-m", "snakemake", "--profile", "slurm"]
 
 
 class Job(NamedTuple):
@@ -85,13 +87,18 @@ def built(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Proj
         emit={form: {} for form in FORMS},
         sync=[{"name": "here", "to": "published"}],
     )
+    prepare(project)
+    project.add(*range(6))
+    return project, by_slurm(project)
+
+
+def prepare(project: Project, batch: int = BATCH) -> None:
+    """Make the profile that of this cluster."""
     project.timeout = 900
     (project.root / "slurm").symlink_to("profiles/slurm")
     edit(project, "# slurm-status-command", "slurm-status-command")  # there is no accounting
     edit(project, "checks: 20", "checks: 12")  # a job is nine seconds, and a late look ten more
-    edit(project, "batch: 256", f"batch: {BATCH}")
-    project.add(*range(6))
-    return project, by_slurm(project)
+    edit(project, "batch: 256", f"batch: {batch}")
 
 
 def edit(project: Project, old: str, new: str) -> None:
@@ -104,9 +111,7 @@ def edit(project: Project, old: str, new: str) -> None:
 
 def by_slurm(project: Project, *arguments: str) -> Run:
     local = project.command
-    project.command = lambda *more: [
-        sys.executable, "-m", "snakemake", "--profile", "slurm", *more
-    ]  # fmt: skip
+    project.command = lambda *more: [*BY_SLURM, *more]
     try:
         return project.run(*arguments)
     finally:
@@ -183,6 +188,79 @@ def test_a_new_day_is_one_scan_job_that_gets_more_where_memory_runs_out(
     project.run(*(f"results/demo/emit/access/{form}.receipt.json" for form in FORMS))
     project.assert_published(*range(7))
     assert project.tree() == of_one_process(project, tmp_path).tree()
+
+
+FAULTS = ("scancel", "scontrol requeue", "kill -9")
+
+
+def test_a_scan_that_is_cancelled_requeued_or_killed_is_done_again_whole(
+    cluster: None, tmp_path: Path
+) -> None:
+    project = Project(tmp_path / "struck", emit={"sqlite": {}, "vrt": {}})
+    prepare(project, batch=2)
+    project.add(*range(8))
+    struck: dict[str, int] = {}
+    command = [*BY_SLURM, "results/demo/store/receipt.json"]
+    with (tmp_path / "said").open("w+") as said:
+        run = subprocess.Popen(
+            command, cwd=project.root, env=project.environment, stdin=subprocess.DEVNULL,
+            stdout=said, stderr=said, text=True,
+        )  # fmt: skip
+        while run.poll() is None:
+            if len(struck) < len(FAULTS):
+                strike(project, struck)
+            time.sleep(0.02)
+        said.seek(0)
+        output = said.read()
+    assert (run.returncode, [*struck]) == (0, [*FAULTS]), output
+    jobs = {job.id: job for job in records(project)}
+    states = [jobs[struck[fault]].state for fault in FAULTS]
+    assert states == ["CANCELLED", "COMPLETED", "FAILED"]
+    assert "Restarts=1 " in shown(struck["scontrol requeue"])
+    scans = Counter(job.what for job in jobs.values() if job.what.startswith("rule_scan_"))
+    again = {jobs[struck[fault]].what for fault in ("scancel", "kill -9")}
+    assert {what for what, n in scans.items() if n == 2} == again
+    assert output.count("Trying to restart job") == 2
+    assert not list(project.results.glob("scan/*"))  # nor the beginning of one
+    project.run(*(f"results/demo/emit/access/{form}.receipt.json" for form in ("sqlite", "vrt")))
+    project.assert_published(*range(8))
+    assert project.tree() == of_one_process(project, tmp_path / "whole").tree()
+
+
+def strike(project: Project, struck: dict[str, int]) -> None:
+    """Stop the script of a scan that is at work, so that it cannot come to its end, and do the next fault to its job.
+
+    ``struck`` has the jobs of the faults that were done. There is no scan of that job then, whole or in part.
+    """
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            script = path.joinpath("cmdline").read_bytes().split(b"\0")[-2:-1]
+            variables = path.joinpath("environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it ended
+        lead = f"{project.root}/.snakemake/scripts/".encode()
+        if not (script and script[0].startswith(lead) and script[0].endswith(b".scan.py")):
+            continue
+        number = next(int(v[13:]) for v in variables if v.startswith(b"SLURM_JOB_ID="))
+        if number in struck.values():
+            continue
+        os.kill(int(path.name), signal.SIGSTOP)
+        fault = FAULTS[len(struck)]
+        struck[fault] = number
+        batch = shown(number).partition("batch=")[2][:16]
+        assert not (project.results / "scan" / f"{batch}.sqlite").exists()
+        if fault == "kill -9":
+            os.kill(int(path.name), signal.SIGKILL)
+        else:
+            subprocess.run([*fault.split(), str(number)], check=True)
+        return
+
+
+def shown(number: int) -> str:
+    """What slurmctld says of a job."""
+    return subprocess.run(
+        ["scontrol", "show", "job", str(number)], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_the_jobs_that_a_killed_run_left_are_cancelled_and_no_others(
