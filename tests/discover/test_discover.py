@@ -311,13 +311,16 @@ def test_a_source_that_was_set_aside_is_pending_again_once_errors_fail(tmp_path:
         assert len(discover.pending(now, held, make(tmp_path))[0]) == batches
 
 
+@pytest.mark.parametrize(
+    "skew", [0, 3600, -590], ids=["clocks agree", "server ahead", "server behind"]
+)
 def test_a_source_whose_coarse_mtime_was_fresh_is_asked_for_once_more(
-    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skew: int
 ) -> None:
     results, first = tmp_path / "results", archive / days(1)[0]
-    at = int(time.time()) * 10**9
+    at = (int(time.time()) + skew) * 10**9
     for name in days(3):  # a file system without fractions of seconds
-        os.utime(archive / name, ns=(at - 10**10, at - 10**10))
+        os.utime(archive / name, ns=(at - 10**13, at - 10**13))
     os.utime(first, ns=(at, at))
     discover.refresh(make(archive), results)
     path = results / "discover/listing.json"
@@ -325,7 +328,8 @@ def test_a_source_whose_coarse_mtime_was_fresh_is_asked_for_once_more(
     # the same size and the same second: nothing that a listing tells has changed
     first.write_bytes(b"y")
     os.utime(first, ns=(at, at))
-    later = time.time_ns() + discover.SETTLED
+    assert not discover.refresh(make(archive), results)  # not yet
+    later = time.time_ns() + 3600 * 10**9 + discover.SETTLED
     monkeypatch.setattr(time, "time_ns", lambda: later)
     assert discover.refresh(make(archive), results)
     now = json.loads(path.read_text())

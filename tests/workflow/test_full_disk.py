@@ -54,10 +54,12 @@ def stage(project: Project, name: str, **arguments: object) -> list[str]:
     return command
 
 
-def on_a_small_disk(project: Project, kept: Path, command: list[str]) -> tuple[int, str]:
+def on_a_small_disk(
+    project: Project, kept: Path, command: list[str], left: int = LEFT
+) -> tuple[int, str]:
     """Exit code and words of a command whose results lie on a disk that is nearly full; they are kept."""
     done = subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, "sh", project.results, kept, str(LEFT), *command],
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, "sh", project.results, kept, str(left), *command],
         cwd=project.root, capture_output=True, text=True,
     )  # fmt: skip
     said = kept.with_name(f"{kept.name}.said")
@@ -82,6 +84,31 @@ def test_a_form_on_a_full_disk_ends_with_one_clear_line_and_no_receipt(
     assert "Traceback" not in said
     assert not (tmp_path / "kept" / "emit" / "access" / f"{form}.receipt.json").exists()
     assert intact(tmp_path / "kept" / "store" / "store.sqlite")
+
+
+@pytest.mark.parametrize("name", ["plan", "view"])
+def test_a_plan_and_a_view_on_a_full_disk_leave_the_store_as_it_was(
+    built: Project, tmp_path: Path, name: str
+) -> None:
+    store, receipt = "results/demo/store/store.sqlite", f"results/demo/{name}/receipt.json"
+    (built.root / receipt).unlink()
+    with contextlib.chdir(built.root):
+        whole = config.load(Path("config/datasets/demo.yaml"))
+    more = {"config": whole} if name == "plan" else {}
+    command = stage(built, name, store=store, receipt=receipt, **more)
+    code, said = on_a_small_disk(built, tmp_path / "kept", command, left=0)
+    assert (code, "there is no space left to write to" in said) == (1, True), said
+    assert not (tmp_path / "kept" / name / "receipt.json").exists()
+    kept = tmp_path / "kept" / "store" / "store.sqlite"
+    assert intact(kept)
+    assert held(kept) == held(built.root / store)
+    subprocess.run(command, cwd=built.root, check=True, capture_output=True)
+
+
+def held(store: Path) -> list[str]:
+    """All that is in a store, as SQL."""
+    with closing(sqlite3.connect(store)) as con:
+        return list(con.iterdump())
 
 
 def test_a_store_on_a_full_disk_is_what_it_was(built: Project, tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ from byterefs.scanners import SCAN_VERSION
 
 log = logging.getLogger(__name__)
 
-SETTLED = 3 * 10**9
-"""nanoseconds after which an mtime of whole seconds can be of one version only; FAT counts by two"""
+SETTLED = 600 * 10**9
+"""nanoseconds after which an mtime of whole seconds can be of one version only, by a clock of another machine;
+FAT counts by two seconds, and a server's clock may lag behind ours"""
 NAMES = ("local", "listing", "http", "s3", "thredds", "stac", "cmr")
 """The providers, as the schema of a dataset config has them."""
 
@@ -90,7 +91,7 @@ def listed(config: Mapping[str, Any]) -> dict[str, Any]:
 def unsettled(rows: Mapping[str, Sequence[Any]], now: int) -> list[str]:
     """Sources that may change again and keep size and mtime: no ETag, and an mtime of whole seconds just past.
 
-    NFS and FAT may tell no fractions, and a server's clock may run ahead of ours; ``now`` is in nanoseconds.
+    NFS and FAT may tell no fractions, and a server's clock may run ahead of ours, or lag; ``now`` is in nanoseconds.
     """
     return [
         source
@@ -112,8 +113,8 @@ def _refuse_secrets(sources: Iterable[str]) -> None:
 def refresh(config: Mapping[str, Any], results: Path, *, allow_removal: bool = False) -> bool:
     """List the archive into ``results/discover/listing.json``, only if it changed; True if it did.
 
-    A source whose mtime was too fresh to tell two versions apart is asked for again by the next listing,
-    once. ``results`` is the folder of the dataset. A refusal is written too: the job `discover` reports
+    A source whose mtime was too fresh to tell two versions apart is asked for again by the first listing
+    that finds it settled, once. ``results`` is the folder of the dataset. A refusal is written too: the job `discover` reports
     it, so that `--lint` and `--unlock` work while an archive is not mounted. A permission to lose
     sources is part of the listing that it was given for, and asks for no job by itself later on.
     """
@@ -126,7 +127,8 @@ def refresh(config: Mapping[str, Any], results: Path, *, allow_removal: bool = F
     if new == old and (permitted or not allow_removal):
         return False
     with files.replacing(path) as part:
-        asked = {"allow_removal": allow_removal, "again": old.get("fresh", [])}
+        settled = sorted(set(old.get("fresh", ())) - set(new.get("fresh", ())))
+        asked = {"allow_removal": allow_removal, "again": settled}
         part.write_text(files.canonical({**new, **asked}) + "\n")
     return True
 
