@@ -182,6 +182,8 @@ class Bench:
             name = f"{days:,} days"
             yield (below(f"{name}: first build", built, "s", 240) if last else plain(f"{name}: first build", built, "s"))  # fmt: skip
             yield (below(f"{name}: one new day", day, "s", 25) if last else plain(f"{name}: one new day", day, "s"))  # fmt: skip
+            used = found["one new day"]["cpu"]
+            yield plain(f"{name}: one new day, processor time", used, "s")
             yield (below(f"{name}: nothing new", idle["seconds"], "s", 8) if last else plain(f"{name}: nothing new", idle["seconds"], "s"))  # fmt: skip
         whole = runs[self.days]
         opened = whole["one new day"]["opened"]

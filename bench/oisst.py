@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def snakemake(folder: Path, what: str) -> dict[str, Any]:
         "--snakefile",
         str(ROOT / "Snakefile"),
     ]
-    started = time.monotonic()
+    started, used = time.monotonic(), processor()
     done = subprocess.run(
         [*command, "--directory", str(folder)],
         env=environment,
@@ -76,9 +77,16 @@ def snakemake(folder: Path, what: str) -> dict[str, Any]:
     return {
         "run": what,
         "seconds": round(seconds, 1),
+        "cpu": round(processor() - used, 1),
         "jobs": jobs,
         "opened": opened(folder) - before,
     }
+
+
+def processor() -> float:
+    """Processor seconds, user and system, of every process that was started here and has ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def link(folder: Path, days: range) -> None:
@@ -97,8 +105,10 @@ def opened(folder: Path) -> int:
     )
 
 
-def main(days: int, folder: Path, full: bool) -> list[dict[str, Any]]:
+def main(days: int, folder: Path, full: bool, more: bool = False) -> list[dict[str, Any]]:
     """Run the bench and write ``oisst.json`` into ``folder``; gives back its runs.
+
+    With ``more`` the days are those that an earlier call built, and one more arrives.
 
     The archive is kept whole; the workflow's own view of it, ``days`` long, is made of links.
     """
@@ -106,16 +116,20 @@ def main(days: int, folder: Path, full: bool) -> list[dict[str, Any]]:
     console = Console()
     written = archive.extend(folder / "archive", range(days + 1))
     console.print(f"{folder}/archive: {days} daily granules, {written} of them written now")
-    settle(folder, full)
-    shutil.rmtree(folder / "present", ignore_errors=True)
-    link(folder, range(days))
-    runs = [snakemake(folder, "first build"), snakemake(folder, "nothing new")]
+    runs = []
+    if not more:
+        settle(folder, full)
+        shutil.rmtree(folder / "present", ignore_errors=True)
+        link(folder, range(days))
+        runs = [snakemake(folder, "first build"), snakemake(folder, "nothing new")]
     if not full:  # with `verify: full` a new day verifies everything again
         link(folder, range(days, days + 1))
         runs += [snakemake(folder, "one new day"), snakemake(folder, "nothing new")]
-    table = Table("run", "seconds", "jobs", "opened by scan", title=f"{days} days, five forms")
+    table = Table(
+        "run", "seconds", "processor", "jobs", "opened by scan", title=f"{days} days, five forms"
+    )
     for run in runs:
-        table.add_row(run["run"], str(run["seconds"]), str(run["jobs"]), str(run["opened"]))
+        table.add_row(*(str(run[k]) for k in ("run", "seconds", "cpu", "jobs", "opened")))
     console.print(table)
     (folder / "oisst.json").write_text(
         json.dumps({"days": days, "full": full, "runs": runs}, indent=1)
@@ -128,5 +142,6 @@ if __name__ == "__main__":
     parser.add_argument("--days", type=int, default=16387)
     parser.add_argument("--folder", type=Path, default=ROOT / "bench" / "work" / "oisst")
     parser.add_argument("--full", action="store_true", help="verify every chunk of every form")
+    parser.add_argument("--more", action="store_true", help="one more day on DAYS that are built")
     options = parser.parse_args()
-    main(options.days, options.folder, options.full)
+    main(options.days, options.folder, options.full, options.more)

@@ -206,10 +206,14 @@ def test_a_scan_that_is_cancelled_requeued_or_killed_is_done_again_whole(
             command, cwd=project.root, env=project.environment, stdin=subprocess.DEVNULL,
             stdout=said, stderr=said, text=True,
         )  # fmt: skip
-        while run.poll() is None:
-            if len(struck) < len(FAULTS):
-                strike(project, struck)
-            time.sleep(0.02)
+        try:
+            while run.poll() is None:
+                if len(struck) < len(FAULTS):
+                    strike(project, struck)
+                time.sleep(0.02)
+        finally:
+            run.kill()
+            run.wait()
         said.seek(0)
         output = said.read()
     assert (run.returncode, [*struck]) == (0, [*FAULTS]), output
