@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from building import build, config, scan_into
-from byterefs import stages
+from byterefs import stages, view
 from byterefs.proving import sample
 from byterefs.store import MADE_OF, writing
 from byterefs.view import View, receipt
@@ -63,22 +63,38 @@ def test_a_change_that_is_rolled_back_voids_nothing(store: Path) -> None:
 
 
 def test_a_view_says_the_same_from_what_was_kept_and_without(store: Path, tmp_path: Path) -> None:
-    with View.open(store) as view:
-        assert view.kept(sample.prints_of("sst")) is not None
-        held = said(view)
+    with View.open(store) as opened:
+        assert opened.kept(sample.prints_of("sst")) is not None
+        held = said(opened)
     with writing(store) as con:
         con.execute("DELETE FROM byterefs_kept")
-    with View.open(store) as view:
-        assert view.kept(sample.prints_of("sst")) is None
-        assert said(view) == held
+    with View.open(store) as opened:
+        assert opened.kept(sample.prints_of("sst")) is None
+        assert said(opened) == held
     assert held[0] == json.loads((tmp_path / "view.json").read_text())
 
 
-def said(view: View) -> list[object]:
-    refs = [view.refs("sst"), view.refs("sst", 1, 2)]
-    prints = {n: sample.prints(view, n, sample.refs_of(view, n)).tolist() for n in view.arrays}
+def said(opened: View) -> list[object]:
+    refs = [opened.refs("sst"), opened.refs("sst", 1, 2)]
+    arrays = opened.arrays
+    prints = {n: sample.prints(opened, n, sample.refs_of(opened, n)).tolist() for n in arrays}
     columns = [[c.tolist() for c in (r.source, r.offset, r.size)] for r in refs]
-    return [receipt(view), view.fragments("sst"), columns, prints]
+    return [receipt(opened), opened.fragments("sst"), columns, prints]
+
+
+def test_rows_that_are_too_many_are_not_kept(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "KEPT_BYTES", 59)  # three rows are sixty
+    stages.look(store, tmp_path / "view.json")
+    with View.open(store) as opened:
+        held = said(opened)
+        assert opened.kept(view.rows_of("sst")) is opened.kept(sample.prints_of("sst")) is None
+    monkeypatch.undo()
+    stages.look(store, tmp_path / "view.json")
+    with View.open(store) as opened:
+        assert opened.kept(view.rows_of("sst")) is not None
+        assert said(opened) == held
 
 
 def test_a_rescan_leaves_no_plan_that_places_what_is_no_more(tmp_path: Path) -> None:

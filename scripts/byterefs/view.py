@@ -372,9 +372,14 @@ def rows_of(array: str) -> str:
     return f"rows {array}"
 
 
+def few(view: View, array: str) -> bool:
+    """Whether the rows of an array are kept, if it has any; of one that has none there is little to keep."""
+    return array not in view.referenced() or prod(view.grid(array)) * ROW_BYTES <= KEPT_BYTES
+
+
 def packed(refs: Refs) -> bytes | None:
-    """Rows as they are kept: columns one after another; None if they are too many, or some are inline."""
-    if refs.data or refs.offset.size * ROW_BYTES > KEPT_BYTES:
+    """Rows as they are kept: columns one after another; None if some are inline."""
+    if refs.data:
         return None
     columns = ((refs.source, "<i4"), (refs.offset, "<i8"), (refs.size, "<i8"))
     return b"".join(column.astype(kind).tobytes() for column, kind in columns)
