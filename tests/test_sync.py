@@ -460,3 +460,21 @@ def test_the_version_is_the_content(results: Results, tmp_path: Path) -> None:
         publication.tree(results.folder, results.proofs, "public", tmp_path / "three").latest
     )
     assert other["version"] != one.version
+
+
+def test_what_a_killed_publisher_had_begun_is_removed_by_the_next_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "current.parquet"
+    folder.mkdir()
+    ended = multiprocessing.Process(target=int)
+    ended.start()
+    ended.join()
+    begun, at_work = (folder / f".refs_sst.parquet.{pid}.part" for pid in (ended.pid, os.getpid()))
+    for path in (begun, at_work, folder / ".mine.part", folder / "refs_sst.parquet"):
+        path.write_bytes(b"x")
+    with Directory(tmp_path).lock():
+        assert not begun.exists()
+    assert sorted(p.name for p in folder.iterdir()) == sorted(
+        [at_work.name, ".mine.part", "refs_sst.parquet"]
+    )

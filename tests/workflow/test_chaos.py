@@ -74,14 +74,14 @@ def compare(
 
 
 def public(project: Project) -> dict[str, bytes]:
-    """Every file that is published, but for versions that are kept beside the newest one."""
+    """Every file that is published, but for versions that are kept beside the newest one, and addresses in Parquet."""
     root = project.root / "published"
     newest = json.loads((root / "latest.json").read_text())["version"]
     files = {p.relative_to(root).as_posix(): p for p in root.rglob("*") if p.is_file()}
     return {
-        name: p.read_bytes().replace(str(project.root).encode(), b"ROOT")
+        name: p.read_bytes().replace(str(root).encode(), b"ROOT")
         for name, p in sorted(files.items())
-        if not name.startswith("v/") or name.startswith(f"v/{newest}/")
+        if (not name.startswith("v/") or name.startswith(f"v/{newest}/")) and name != "sds.parquet"
     }
 
 

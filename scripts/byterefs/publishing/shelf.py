@@ -89,7 +89,7 @@ class Directory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """An exclusive ``flock``, which the system releases when its holder dies."""
+        """An exclusive ``flock``, which the system releases when its holder dies; what that one had begun is removed."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / LOCK).open("a") as f:
             try:
@@ -98,7 +98,15 @@ class Directory:
                 raise SyncError(
                     f"{self.where}: another publisher is at work there; wait until it is done, then run again"
                 ) from None
+            self.sweep()
             yield
+
+    def sweep(self) -> None:
+        """Remove beginnings of files whose process is no more."""
+        for path in self.root.rglob(".*.part"):
+            pid = path.name.split(".")[-2]
+            if pid.isdigit() and not Path("/proc", pid).exists():
+                path.unlink(missing_ok=True)
 
     def learn(self, files: Iterable[tuple[Path, str]]) -> None:
         """Nothing: files are read where they lie."""
