@@ -12,6 +12,7 @@ from byterefs import config as configs
 from byterefs import discover as discovery
 from byterefs import provenance, receipts
 from byterefs.errors import ByteRefsError
+from byterefs.files import covers, digest
 from byterefs.scanners import SCAN_VERSION
 
 # Sources are only read, and a file system without locks would refuse even that.
@@ -31,6 +32,9 @@ try:
             receipts.void_damaged(_results)
 except (ByteRefsError, OSError) as error:
     raise WorkflowError(str(error)) from None
+
+# Another template writes the pages again, though nothing was published since.
+PAGES = digest(covers(Path(workflow.basedir) / "scripts/byterefs/assets"))
 
 RECEIPTS = [path for dataset in DATASETS.values() for path in receipts.wanted(dataset)]
 ANNOUNCED = [

@@ -17,6 +17,7 @@ rule register:
     params:
         store="results/{dataset}/store/store.sqlite",
         config=of_dataset("dataset", "title", "emit", "sync", "register"),
+        pages=PAGES,
     script:
         "../scripts/register.py"
 

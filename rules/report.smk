@@ -45,5 +45,6 @@ rule report:
         runtime=minutes(30),
     params:
         store="results/{dataset}/store/store.sqlite",
+        pages=PAGES,
     script:
         "../scripts/report.py"

@@ -15,6 +15,7 @@ def main(
     config: Mapping[str, Any] | None = None,
     synced: tuple[Path, ...] = (),
     announced: tuple[Path, ...] = (),
+    pages: str = "",
 ) -> dict[str, Any]:
     """Announce the publications of a dataset, or with ANNOUNCED write the catalogue over all datasets.
 
@@ -30,6 +31,8 @@ def main(
         Receipts of its publications: results/<dataset>/sync/<name>.json.
     announced
         Receipts of all datasets' `register`: results/<dataset>/register/receipt.json.
+    pages
+        Digest of the templates; as a param of the rule, another one makes the job run again.
     """
     if store is None or config is None:
         return register.catalogue(receipt, announced=announced)

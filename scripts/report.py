@@ -16,6 +16,7 @@ def main(
     consistency: Path,
     verification: Path,
     newest: Path,
+    pages: str = "",
 ) -> dict[str, Any]:
     """Write the parts of the report on a dataset that is verified.
 
@@ -35,6 +36,8 @@ def main(
         HTML file to write: what each form was compared with.
     newest
         PNG file to write: the newest step.
+    pages
+        Digest of the templates; as a param of the rule, another one makes the job run again.
     """
     return report.run(
         store,
