@@ -46,6 +46,9 @@ COMPRESSORS = {"zlib", "zstd", "bz2", "blosc", "imagecodecs_szip", "imagecodecs_
 ENCODER_ONLY = {"level", "clevel", "cname", "shuffle", "blocksize", "name"}
 """keys of a config that no decoder needs: zlib, zstd, bz2 and blosc streams describe themselves"""
 
+OF_HDF5 = {"zlib", "shuffle", "fletcher32", "imagecodecs_szip", "hdf5:nbit", "hdf5:scaleoffset"}
+"""ids of the filters that the HDF5 library has"""
+PLUGIN_NAMES = {"bz2": "bzip2", "imagecodecs_lz4h5": "lz4"}
 GDAL_WORDS = {
     "shuffle": "SHUFFLE",
     "fletcher32": "FLETCHER32",
@@ -160,6 +163,12 @@ def numcodecs_refusal(codec: Mapping[str, Any]) -> str | None:
         else:
             tail = tail + 4 if config["id"] == "fletcher32" and tail is not None else None
     return None
+
+
+def hdf5_plugin_filters(codec: Mapping[str, Any]) -> list[str]:
+    """Filters of an HDF5 pipeline that HDF5 itself lacks and loads as plugins, by name and sorted."""
+    words = {config["id"] for config in pipeline(codec)} - OF_HDF5
+    return sorted(PLUGIN_NAMES.get(word, word.removeprefix("hdf5:")) for word in words)
 
 
 def decode(codec: Mapping[str, Any], data: bytes, dtype: str, chunks: Key) -> NDArray[Any]:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from byterefs.access import hdf5_plugins
+from byterefs.codecs import hdf5_plugin_filters
 from byterefs.emitters import Described, Place, Rows, _stars, write_open
 from byterefs.errors import EmitError
 from byterefs.files import digest, replacing
 from byterefs.grid import chunk_grid
-from byterefs.model import ABSENT
+from byterefs.model import ABSENT, Array
 from byterefs.planning import vrt, vrt_plan
 from byterefs.planning.raster import is_grib
 from byterefs.view import View
@@ -72,9 +74,25 @@ def opening(
 
 
 def coverage(view: View) -> dict[str, dict[str, bool | str]]:
-    """GDAL reads every array; R those that sf finds and has a type for."""
+    """GDAL reads every array whose filters its HDF5 has; R those of them that sf finds and has a type for."""
     arrays = view.across_eras().arrays
-    return {name: {"gdal": True, "r": said} for name, said in _stars.coverage(arrays).items()}
+    found: dict[str, dict[str, bool | str]] = {}
+    for name, said in _stars.coverage(arrays).items():
+        gap = plugins_needed(arrays[name])
+        found[name] = {"gdal": gap or True, "r": gap if gap and said is True else said}
+    return found
+
+
+def plugins_needed(array: Array) -> str | None:
+    """What GDAL needs for the HDF5 filters of an array that are no part of HDF5; None if nothing."""
+    if array.storage != "referenced" or array.info.startswith("DRIVER="):
+        return None
+    lacking = ", ".join(hdf5_plugin_filters(array.codec))
+    return (
+        f"GDAL reads it only where its HDF5 finds a plugin for {lacking} (HDF5_PLUGIN_PATH)"
+        if lacking
+        else None
+    )
 
 
 class open:
@@ -84,6 +102,7 @@ class open:
         from osgeo import gdal
 
         gdal.UseExceptions()
+        hdf5_plugins.offer()
         file = next(iter(sorted(out.glob("*.vrt"))), None)
         if file is None:
             raise EmitError(f"{out}: no .vrt in the folder; emit the form again")
@@ -145,6 +164,8 @@ class open:
 
     def read(self, array: str, window: tuple[slice, ...]) -> NDArray[Any]:
         """Stored values of a window through GDAL, in the array's own dtype (native byte order)."""
+        from osgeo import gdal
+
         a, described = self._open(array), self._described(array)
         bounds = [s.indices(n)[:2] for s, n in zip(window, described.shape, strict=True)]
         start, count = [lo for lo, _ in bounds], [hi - lo for lo, hi in bounds]
@@ -152,6 +173,12 @@ class open:
             width = int(described.dtype[2:])
             start, count = [*start, 0], [*count, width]
         data = a.Read(start, count) if count else a.Read()
+        if data is None:  # GDAL 3.13, for a filter that its HDF5 does not have
+            reason = gdal.GetLastErrorMsg() or "it does not say why"
+            raise EmitError(
+                f"{array}: GDAL reads nothing through {self.file} ({reason}): where a source has an HDF5 filter "
+                f"that OPEN.md names, install its plugin and set {hdf5_plugins.VARIABLE}"
+            )
         dtype = np.dtype(described.dtype)
         # MDArray.Read of GDAL 3.13 gives Float16 as float32
         held = np.dtype("f4") if dtype.str[1:] == "f2" else dtype

@@ -45,6 +45,8 @@ DTYPE_ATTRIBUTE = "byterefs_dtype"
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """characters that no XML document may have"""
 NAMED = {"scale_factor": "Scale", "add_offset": "Offset", "units": "Unit"}
+OF_NETCDF = (".nc", ".nc2", ".nc3", ".nc4", ".cdf", ".grd", ".gmac")
+"""endings of HDF5 files that GDAL leaves to its netCDF driver; others its HDF5 driver opens (netcdfdrivercore.cpp)"""
 
 
 def write(
@@ -162,6 +164,9 @@ def cannot(a: Array) -> str | None:
     """Why an array cannot be in a VRT, as part of a sentence; None if it can."""
     if a.dtype[1] != "S" and a.dtype[1:] not in GDAL_TYPES:
         return f"its dtype {a.dtype} has no name in GDAL's VRT"
+    netcdf = half_by_netcdf(a)
+    if netcdf:
+        return f"GDAL's netCDF driver, which opens {netcdf}, has no 16-bit floats"
     covered = sum(prod(p.count) for p in a.placements) >= prod(a.shape) or inlined(a)
     fill = fill_value(a.fill, a.dtype)
     if not covered and fill is not None and not exact(fill.item()):
@@ -176,6 +181,13 @@ def cannot(a: Array) -> str | None:
     if far is not None:
         return f"its dimension {far!r} is another group's beside one of the same name, which a VRT cannot tell apart"
     return None
+
+
+def half_by_netcdf(a: Array) -> str | None:
+    """The first source of 16-bit floats that GDAL 3.13 opens with its netCDF driver, which takes them for text."""
+    if a.dtype[1:] != "f2" or raster.is_raster(a) or inlined(a):
+        return None
+    return next((p.source for p in a.placements if p.source.lower().endswith(OF_NETCDF)), None)
 
 
 def inlined(a: Array) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from osgeo import gdal
 
-from byterefs.access import ranges, vsi
+from byterefs.access import hdf5_plugins, ranges, vsi
 from byterefs.errors import RangeError, VerifyError
 from byterefs.proving import stores
 from byterefs.proving.fields import At, Fields
@@ -73,6 +73,7 @@ class Oracle:
 
     def __init__(self) -> None:
         gdal.UseExceptions()
+        hdf5_plugins.offer()
         vsi.forget()
         self._open = lru_cache(maxsize=OPEN_FILES * len(DRIVERS))(open_group)
         self._array = lru_cache(maxsize=OPEN_ARRAYS)(self._open_array)
