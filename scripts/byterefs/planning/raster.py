@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape
 
 from byterefs.model import Array, Key, Placement
+from byterefs.planning.driver import PREFIX
 
 DRIVER = "DRIVER=GTiff"
 """how ``info`` begins for an array of a TIFF"""
@@ -39,8 +40,8 @@ def directory(info: str) -> str:
 
 
 def without_directory(path: str) -> str:
-    """A path without the prefix of :func:`directory`."""
-    return path.split(":", 2)[2] if path.startswith("GTIFF_DIR:") else path
+    """A path without the prefix of :func:`directory` or of a driver."""
+    return path.split(":", 2)[2] if path.startswith("GTIFF_DIR:") else path.removeprefix(PREFIX)
 
 
 def sources(a: Array, published: Callable[[str], str]) -> Iterator[str]:

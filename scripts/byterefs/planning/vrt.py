@@ -18,7 +18,7 @@ import numpy as np
 from byterefs.axis import time_units
 from byterefs.codecs import fill_value, plain_number, same_number
 from byterefs.model import Array, Key
-from byterefs.planning import raster
+from byterefs.planning import driver, raster
 from byterefs.planning.dimensions import Declared, declared, extents, folder, of_text, reference
 from byterefs.urls import to_gdal
 
@@ -151,8 +151,13 @@ def unsigned(a: Array) -> str | None:
 
     It follows ``_Unsigned``; a VRT of another type would clamp what it reads.
     """
+    return f"u{a.dtype[2:]}" if told_unsigned(a) and driver.of(a) == "netCDF" else None
+
+
+def told_unsigned(a: Array) -> bool:
+    """Whether ``_Unsigned`` is said of signed bytes or shorts that are read from the sources."""
     told = str(a.attrs.get("_Unsigned")).lower() == "true" and not inlined(a)
-    return f"u{a.dtype[2:]}" if told and a.dtype[1:] in ("i1", "i2") else None
+    return told and a.dtype[1:] in ("i1", "i2")
 
 
 def exact(value: Any) -> bool:
@@ -177,6 +182,13 @@ def cannot(a: Array) -> str | None:
         return "it is kept by value, and GDAL's VRT has no text for complex numbers"
     if of_text(a) and not inlined(a):
         return f"its elements are text ({a.dtype}) that is read from the sources, where GDAL's VRT reads numbers only"
+    if a.dtype == "|S1" and not inlined(a) and (len(a.dims) > 1 or driver.of(a) != "netCDF"):
+        return "its elements are single characters that are read from the sources, where GDAL has text and not bytes"
+    if told_unsigned(a) and driver.of(a) is None:
+        return (
+            "it is marked _Unsigned, and whether GDAL heeds that goes by the ending of each source's name "
+            "(let all end in .nc, or none)"
+        )
     far = next((d for d in a.dims if "/" in d), None)
     if far is not None:
         return f"its dimension {far!r} is another group's beside one of the same name, which a VRT cannot tell apart"
@@ -241,11 +253,11 @@ def sources(a: Array, published: Callable[[str], str]) -> Iterator[str]:
     if raster.is_raster(a):
         yield from raster.sources(a, lambda source: to_gdal(published(source)))
         return
-    ones = joined((1,) * len(a.dims))
+    ones, lead = joined((1,) * len(a.dims)), driver.prefix(a)
     for source, name, src_offset, count, dest in a.placements:
         yield (
             "<Source>\n"
-            f"  <SourceFilename>{escaped(to_gdal(published(source)))}</SourceFilename>\n"
+            f"  <SourceFilename>{escaped(lead + to_gdal(published(source)))}</SourceFilename>\n"
             f"  <SourceArray>{escaped('/' + name)}</SourceArray>\n"
             f'  <SourceSlab offset="{joined(src_offset)}" count="{joined(count)}" step="{ones}" />\n'
             f'  <DestSlab offset="{joined(dest)}" />\n'
