@@ -39,7 +39,7 @@ ORDER = [
     {"urls", "access", "grid", "grib", "hdf5_filters", "codecs", "config", "receipts", "axis"},
     {"discover", "scanners", "scan", "store", "kept", "chunks", "slabs", "rows", "planning", "plan"},
     {"view"},
-    {"emitters", "zarr_meta", "reader"},
+    {"emitters", "zarr_meta", "reader", "drb_topic"},
     {"proving", "verify", "publishing", "sync", "catalogue", "register", "report"},
     {"stages", "entry", "provenance"},
 ]  # fmt: skip

@@ -1,43 +1,108 @@
-"""A table's arrays as a physical chunk model of ``drb-chunk``, which this module alone needs.
+"""A table's arrays as nodes of ``drb`` and a physical chunk model of ``drb-chunk``, which this module alone needs.
 
-Installing byterefs beside drb-chunk is enough: the entry point ``drb.chunk.physical`` names the provider
-``byterefs-chunks``. A node gives its array as ``node.get_impl(NativeArray)``; :class:`ArrayNode` is one.
+Installing byterefs beside drb-chunk is enough. A file or address named ``store.sqlite`` is of topic ``drb:byterefs``
+(:mod:`byterefs.drb_topic`), which names the driver of its nodes and the provider ``byterefs-chunks``; its children
+are its arrays under their whole names. ``store.sqlite?target=<name>`` reads the paths of that remap target.
+
+A granule's own node stays with drb-chunk-netcdf: topic ``drb:netcdf`` has one ``drb:physicalTiling``, and drb-chunk
+takes any of two.
 """
 
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import parse_qs
 
 from drb.chunk.physical import PhysicalChunkModel, PhysicalTilingProvider, register_physical_reader
+from drb.core.factory import DrbFactory
 from drb.nodes.abstract_node import AbstractNode
+from drb.nodes.url_node import UrlNode
 
 from byterefs.reader.windows import NativeArray, Values
+from byterefs.reader.zarr_store import TableStore
 
 READER = "byterefs-array"
 
 
 class ArrayNode(AbstractNode):  # type: ignore[misc]
-    """One array of a table that is open, as a DRB node."""
+    """One array of a table that is open, as a DRB node: it gives a ``NativeArray``."""
 
-    def __init__(self, array: NativeArray) -> None:
+    def __init__(self, array: NativeArray, parent: Any = None) -> None:
         super().__init__()
-        self.name = array.name
-        self._array = array
+        self.name, self.parent = array.name, parent
+        self.add_impl(NativeArray, lambda node, **_: array)
 
     @property
     def children(self) -> list[Any]:
         """None: an array has no nodes below it."""
         return []
 
-    def has_impl(self, impl: type, identifier: str | None = None) -> bool:
-        """Whether a node gives a type."""
-        return issubclass(NativeArray, impl)
 
-    def get_impl(self, impl: type, identifier: str | None = None, **_: Any) -> Any:
-        """The array; TypeError for another type."""
-        if not self.has_impl(impl):
-            raise TypeError(f"{self.name}: a byterefs array gives NativeArray, not {impl.__name__}")
-        return self._array
+class TableNode(AbstractNode):  # type: ignore[misc]
+    """A table over the node of its file: it gives a ``TableStore``, and what its file gives.
+
+    The table is opened when its arrays are asked for: that raises what ``byterefs.open`` does for what is none.
+    """
+
+    def __init__(self, base: Any) -> None:
+        super().__init__()
+        self.name, self.parent, self._base = base.name, base.parent, base
+        self._store: TableStore | None = None
+        self._arrays: list[ArrayNode] = []
+        self.add_impl(TableStore, lambda node, **_: node.store)
+
+    @property
+    def path(self) -> Any:
+        """Its file's."""
+        return self._base.path
+
+    @property
+    def store(self) -> TableStore:
+        """The table, open."""
+        if self._store is None:
+            location, target = address(self._base)
+            self._store = TableStore(location, target=target)
+            self._arrays = [ArrayNode(self._store.array(a), self) for a in self._store.table.arrays]
+        return self._store
+
+    @property
+    def children(self) -> list[Any]:
+        """A node per array."""
+        return self._arrays if self.store else []
+
+    def has_impl(self, impl: type, identifier: str | None = None) -> bool:
+        """Whether the table or its file gives a type."""
+        return bool(super().has_impl(impl, identifier) or self._base.has_impl(impl, identifier))
+
+    def get_impl(self, impl: type, identifier: str | None = None, **options: Any) -> Any:
+        """What the table gives of a type, or else its file."""
+        own = super().has_impl(impl, identifier)
+        give = super().get_impl if own else self._base.get_impl
+        return give(impl, identifier, **options)
+
+    def close(self) -> None:
+        """Let go of the table and of its file."""
+        if self._store is not None:
+            self._store.close()
+        self._base.close()
+
+
+class TableFactory(DrbFactory):  # type: ignore[misc]
+    """Nodes of tables; opens none."""
+
+    def _create(self, node: Any) -> Any:
+        return node if isinstance(node, TableNode) else TableNode(node)
+
+
+def address(base: Any) -> tuple[str, str]:
+    """Where the table of a file's node lies, and the target in the address by which drb was asked for it."""
+    # drb's file driver cuts the query off, and keeps the node of the whole address as the parent
+    asked = base.parent.path if isinstance(base.parent, UrlNode) else base.path
+    location = str(base.path.original_path)
+    if base.path.scheme:
+        location = location.partition("?")[0]
+    query = asked.query if asked is not base.path or base.path.scheme else ""
+    return location, parse_qs(query).get("target", ["access"])[0]
 
 
 class TableChunksProvider(PhysicalTilingProvider):  # type: ignore[misc]
