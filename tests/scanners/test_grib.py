@@ -263,6 +263,24 @@ def test_fields_of_one_message_that_one_array_needs_are_refused_with_the_way_out
         scanned(real)
 
 
+def test_fields_that_eccodes_copies_to_messages_of_their_own_are_one_array(tmp_path: Path) -> None:
+    """The way out of the refusal is one: what grib_copy does, with its support of several fields."""
+    made = [field(1, T), field(2, T, {"level": 500})]
+    path, apart = file(tmp_path / "one.grib2", joined(*made)), tmp_path / "apart.grib2"
+    ec = grib.eccodes()
+    ec.codes_grib_multi_support_on()
+    try:
+        with path.open("rb") as old, apart.open("wb") as new:
+            while (handle := ec.codes_grib_new_from_file(old)) is not None:
+                ec.codes_write(handle, new)
+                ec.codes_release(handle)
+    finally:
+        ec.codes_grib_multi_support_off()
+    item = data(apart)
+    assert by_value(scanned(apart).arrays["isobaricInhPa"]).tolist() == [1000, 500]
+    np.testing.assert_array_equal(assembled(apart, item), np.stack([ramp(1), ramp(2)]).astype("f4"))
+
+
 # --- axes ------------------------------------------------------------------------------------------
 
 
@@ -322,6 +340,36 @@ def test_percentiles_and_probabilities_are_arrays_of_their_own(shared: Shared) -
     found = scanned(shared("grib/s2s-pdt9-pdt10-pdt12.grib2")).arrays
     names = {n.removeprefix("mn2t_heightAboveGround_2_min_") for n in found if n.startswith("mn2t")}
     assert names == {"derived0", "p1", "p50", "p99", "prob6_0_0", "prob10_1_10", "prob10_3_3", "prob10_10_10"}  # fmt: skip
+
+
+@pytest.mark.parametrize("edition", [1, 2])
+def test_levels_and_steps_are_axes_and_product_keys_attributes_in_both_editions(
+    tmp_path: Path, edition: int
+) -> None:
+    sample = f"regular_ll_pl_grib{edition}"
+    cells = list(product((0, 6, 12), (500, 850)))
+    made = [
+        field(i, T, {"step": step, "level": level}, sample=sample)
+        for i, (step, level) in enumerate(cells)
+    ]
+    path = file(tmp_path / "cube.grib", *made[::-1])
+    found, item = scanned(path).arrays, data(path)
+    assert item.meta.dims == ("step", "isobaricInhPa", "latitude", "longitude")
+    assert by_value(found["step"]).tolist() == [0, 6, 12]
+    assert by_value(found["isobaricInhPa"]).tolist() == [850, 500]
+    assert item.meta.info == f"DRIVER=GRIB; EDITION={edition}"
+    expected = dict(zip(cells, map(truth, made), strict=True))
+    whole = np.stack([[expected[s, v].reshape(SHAPE) for v in (850, 500)] for s in (0, 6, 12)])
+    np.testing.assert_array_equal(assembled(path, item), whole)
+    ec, handle = grib.eccodes(), grib.eccodes().codes_new_from_message(made[0])
+    for key in ("paramId", "shortName", "name", "units", "typeOfLevel", "gridType", "Nx", "Ny"):
+        assert item.meta.attrs[f"GRIB_{key}"] == ec.codes_get(handle, key), key
+    ec.codes_release(handle)
+    assert "GRIB_level" not in item.meta.attrs
+    start = by_value(found["time"])
+    np.testing.assert_array_equal(
+        by_value(found["valid_time"]), start + np.array([0, 6, 12]) * 3600
+    )
 
 
 def test_keys_are_attributes_as_readers_of_grib_in_xarray_have_them(tmp_path: Path) -> None:

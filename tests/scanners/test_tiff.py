@@ -129,6 +129,31 @@ def test_every_kind_of_sample_decodes_to_what_gdal_reads(
     assert checked == len(kinds[predictor]) * 12 - (6 if predictor == 2 else 0)
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("kind", ["u1", "i2", "u4", "f4", "f8"])
+@pytest.mark.parametrize("compression", ["lzw", "zlib", "zstd", "packbits"])
+def test_what_tifffile_writes_decodes_to_its_values_and_gdals(
+    tmp_path: Path, compression: str, kind: str, order: str
+) -> None:
+    layouts: list[dict[str, Any]] = [{"tile": (32, 16)}, {"rowsperstrip": 30}]
+    planes: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+        ((64, 40), {"photometric": "minisblack"}),
+        ((64, 40, 3), {"photometric": "minisblack", "planarconfig": "contig"}),
+        ((3, 64, 40), {"photometric": "minisblack", "planarconfig": "separate"}),
+    ]
+    predictors = (False,) if compression == "packbits" else (False, True)
+    for layout, (shape, inner), predictor in product(layouts, planes, predictors):
+        values = ramp(shape, kind)
+        path = tmp_path / "t.tif"
+        tifffile.imwrite(
+            path, values, byteorder=order, compression=compression, predictor=predictor,
+            metadata=None, bigtiff=predictor, **layout, **inner,
+        )  # fmt: skip
+        item = data(path)
+        np.testing.assert_array_equal(native(assembled(path, item)), values)
+        assert equal_to_gdal(path, item), (layout, inner, predictor)
+
+
 def test_differences_of_big_endian_complex_numbers_are_refused(tmp_path: Path) -> None:
     options = {"COMPRESS": "LZW", "PREDICTOR": 2, "ENDIANNESS": "BIG"}
     path = write(tmp_path / "c.tif", ramp((8, 8), "c8"), **options)

@@ -41,6 +41,21 @@ SINGLE: dict[str, tuple[str, dict[str, Any], int]] = {
     "packbits": ("u1", {**TILES, "COMPRESS": "PACKBITS"}, 1),
     "lerc": ("i2", {**TILES, "COMPRESS": "LERC_ZSTD"}, 1),
     "jpeg": ("u1", {**TILES, "COMPRESS": "JPEG", "PHOTOMETRIC": "YCBCR", "INTERLEAVE": "PIXEL"}, 3),
+    "jpeg, one band": ("u1", {**TILES, "COMPRESS": "JPEG"}, 1),
+    "jpeg, planar": ("u1", {**TILES, "COMPRESS": "JPEG", "INTERLEAVE": "BAND"}, 3),
+    "lerc, deflated": ("u2", {**TILES, "COMPRESS": "LERC_DEFLATE"}, 1),
+    "bigtiff": ("i2", {**TILES, "COMPRESS": "ZSTD", "PREDICTOR": 2, "BIGTIFF": "YES"}, 1),
+    "whole strips": ("i2", {"BLOCKYSIZE": 32, "COMPRESS": "LZW", "PREDICTOR": 2}, 1),
+    "planar, differences, big endian": (
+        "u2",
+        {**TILES, "COMPRESS": "LZW", "PREDICTOR": 2, "INTERLEAVE": "BAND", "ENDIANNESS": "BIG"},
+        3,
+    ),
+    "chunky, float bytes, big endian": (
+        "f4",
+        {**TILES, "COMPRESS": "ZSTD", "PREDICTOR": 3, "INTERLEAVE": "PIXEL", "ENDIANNESS": "BIG"},
+        3,
+    ),
     "webp": ("u1", {**TILES, "COMPRESS": "WEBP", "INTERLEAVE": "PIXEL"}, 4),
     "chunky, differences": (
         "u2",
