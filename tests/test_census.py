@@ -19,7 +19,7 @@ from h5py import h5d, h5p, h5s, h5t
 
 from granules import compact, oisst, pipeline
 from gribs import message, ramp
-from tally import line, pool
+from tally import compare, line, pool
 from test_plan import START
 
 ROOT = Path(__file__).parents[1]
@@ -182,6 +182,14 @@ def test_what_cannot_be_read_is_refused_with_a_sentence(census: dict[str, dict[s
     for name in ("cut.h5", "signature.h5", "empty.nc", "random.grib", *ODD):
         assert census[name]["outcome"] == "refused"
         assert len(census[name]["reason"].split()) > 8, census[name]
+
+
+@pytest.mark.parametrize("reasons", [[], ["GDAL: it has no such array"]])
+def test_what_no_independent_library_reads_says_what_to_do(reasons: list[str]) -> None:
+    said = compare.uncompared(reasons)
+    assert "()" not in said
+    assert all(one in said for one in reasons)
+    assert said.endswith("leave the array out with scan.arrays")
 
 
 def test_a_job_that_dies_hangs_or_eats_memory_ends_no_other() -> None:

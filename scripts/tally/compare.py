@@ -90,7 +90,7 @@ class Look:
             )
         if difference:
             raise Differs(difference)
-        raise Undone(f"no independent library can read it here ({'; '.join(reasons)})")
+        raise Undone(uncompared(reasons))
 
     def named(self, array: Array) -> str:
         """The name that the array has for the libraries: a DMR++ sidecar spells it without odd characters."""
@@ -116,12 +116,17 @@ class Look:
         if self.format == "tiff":  # sound ones are opened by all of them
             others += [f"{n}: {w.refusal}" for n, w in self.witnesses.all.items() if w.refusal]
         if others and self.form != "vrt":
-            return Undone(f"its reader fails ({said}), and so does another ({'; '.join(others)})")
+            return Undone(
+                f"its stored bytes cannot be decoded here ({said}), and not by another library either "
+                f"({'; '.join(others)}); fetch the file again, or leave the array out with scan.arrays"
+            )
         if self.form == "vrt":
             direct = self.witnesses.read("GDAL", self.named(array), start, count, array.dtype)
             if isinstance(direct, str):
-                return Undone(f"GDAL cannot read the source itself ({direct})")
-        return Differs(f"its reader fails ({said})")
+                return Undone(
+                    f"GDAL cannot read the array in its source either ({direct}); use another form than vrt"
+                )
+        return Differs(f"its reader fails although the source can be read ({said})")
 
 
 class Undone(Exception):
@@ -130,6 +135,15 @@ class Undone(Exception):
 
 class Differs(Exception):
     """A value that is another one, or a reader that fails where the source can be read."""
+
+
+def uncompared(reasons: list[str]) -> str:
+    """That no library but the one that decodes a form could read an array, and what to do then."""
+    said = "; ".join(reasons) or "none but the one that decodes this form opens the file"
+    return (
+        f"its values are compared with nothing, since no independent library reads them ({said}); "
+        "compare them once with the software that wrote the file, or leave the array out with scan.arrays"
+    )
 
 
 def ended(values: NDArray[Any]) -> NDArray[Any]:

@@ -58,7 +58,9 @@ def grid(product: Product) -> Grid:
 def _read(keys: Keys, kind: str) -> Grid:
     nx, ny = keys.get("Nx", int), keys.get("Ny", int)
     count = keys.get("numberOfPoints", int)
-    if not count or not 0 < count <= MOST:
+    if count is None:
+        raise Unsupported("its grid does not say how many points it has", AGAIN)
+    if not 0 < count <= MOST:
         raise Unsupported(f"its grid has {count} points, where 1 to {MOST} can be", AGAIN)
     if keys.get("alternativeRowScanning"):
         raise Unsupported(
