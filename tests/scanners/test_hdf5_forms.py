@@ -70,7 +70,10 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     "kerchunk": {**NO_NUMCODECS, **ONE_FILL},
     "parquet": {},
     "sqlite": {},
-    "vrt": {"fixed": "text", "half": "netCDF driver"},
+    "vrt": {
+        **{"fixed": "text", "half": "netCDF driver"},
+        **dict.fromkeys(["compound", "aligned", "opaque", "triples"], "no name in GDAL's VRT"),
+    },
 }
 """form -> the arrays that it refuses, and words of why"""
 PLUGINS = {
@@ -140,6 +143,15 @@ VALUES: dict[str, np.ndarray] = {
     "enum": (V % 3).astype("|i1"),
     "bool": (V % 2).astype("|i1"),
 }
+FIELDS = np.zeros((4, 6), [("a", "<i2"), ("b", ">f4")])
+FIELDS["a"] = np.arange(24).reshape(4, 6)
+FIELDS["b"] = FIELDS["a"] / 4
+ALIGNED = FIELDS.astype(
+    {"names": ["a", "b"], "formats": ["<i2", ">f4"], "offsets": [0, 4], "itemsize": 8}
+)
+VALUES["compound"], VALUES["aligned"] = FIELDS.view("V6"), ALIGNED.view("V8")
+VALUES["opaque"] = V.view("V4")
+VALUES["triples"] = np.arange(6, dtype=">i4").view("V12")
 VALUES["part"][:12, 10:] = V[:12, 10:]
 
 
@@ -186,6 +198,11 @@ def types(f: h5py.File) -> None:
     f["fixed"] = VALUES["fixed"]
     words = np.array([w.decode() for w in WORDS], object).reshape(2, 2)
     f.create_dataset("variable", data=words, dtype=h5py.string_dtype())
+    f.create_dataset("compound", data=FIELDS, chunks=(2, 3), compression="gzip")
+    f["aligned"], f["opaque"] = ALIGNED, VALUES["opaque"]
+    triple = h5t.array_create(h5t.STD_I32BE, (3,))
+    made = h5d.create(f.id, b"triples", triple, h5s.create_simple((2,)))
+    made.write(h5s.ALL, h5s.ALL, np.arange(6, dtype=">i4").reshape(2, 3), mtype=triple)
     enum = h5py.enum_dtype({"land": 0, "sea": 1, "ice": 2}, basetype="i1")
     f.create_dataset("enum", data=V % 3, dtype=enum, chunks=CHUNKS, compression="gzip")
     f.create_dataset("bool", data=V % 2 == 1, chunks=CHUNKS)

@@ -193,6 +193,11 @@ class Oracle:
             raw = [x if isinstance(x, bytes) else str(x).encode() for x in values.ravel()]
             if max(map(len, raw), default=0) <= wanted.itemsize:
                 return np.array(raw, wanted).reshape(values.shape)
+        if wanted.kind == "V" and not values.dtype.hasobject:
+            # fields in their places and byte order, or arrays as elements: the stored bytes
+            raw_bytes = np.ascontiguousarray(values).tobytes()
+            if len(raw_bytes) == prod(count) * wanted.itemsize:
+                return np.frombuffer(raw_bytes, wanted).reshape(tuple(count))
         if values.dtype.newbyteorder("=") != wanted:
             return f"dtype {values.dtype.str}, not {wanted.str}"
         return native(values)
@@ -311,6 +316,8 @@ def unlike(array: Any, wanted: np.dtype[Any]) -> str | None:
 
     Single bytes are the same bits whether they are called text, flag, signed or unsigned.
     """
+    if wanted.kind == "V":  # asking GDAL 3.13 for the type of opaque elements raises
+        return f"GDAL has no number type for {wanted.str}"
     # reading a float16 by the netCDF driver of GDAL 3.13.3 kills the process: it poses as a string
     if array.GetDataType().GetClass() != gdal.GEDTC_NUMERIC:
         return f"GDAL has no number type for {wanted.str}"
