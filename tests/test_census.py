@@ -12,10 +12,13 @@ from pathlib import Path
 
 import h5py
 import netCDF4
+import numcodecs
 import numpy as np
 import pytest
 import tifffile
+import zarr
 from h5py import h5d, h5p, h5s, h5t
+from zarr.codecs import GzipCodec
 
 from granules import compact, oisst, pipeline
 from gribs import message, ramp
@@ -190,6 +193,27 @@ def test_what_no_independent_library_reads_says_what_to_do(reasons: list[str]) -
     assert "()" not in said
     assert all(one in said for one in reasons)
     assert said.endswith("leave the array out with scan.arrays")
+
+
+def test_each_chunk_of_a_zarr_store_is_compared_with_zarr_python_and_a_damaged_one_refused(
+    tmp_path: Path,
+) -> None:
+    for version in (2, 3):
+        root = zarr.open_group(tmp_path / f"data/{version}", mode="w", zarr_format=version)
+        root.create_array("g/v", shape=(20, 30), chunks=(7, 30), dtype="<i4")[...] = NUMBERS
+        gzip = numcodecs.GZip() if version == 2 else GzipCodec()
+        cut = root.create_array("cut", shape=(4,), chunks=(4,), dtype="f8", compressors=gzip)
+        cut[:] = np.arange(4.0) + 1
+    root.create_array("sharded", shape=(8,), chunks=(2,), shards=(4,), dtype="i2")[:4] = 7
+    for file in (tmp_path / "data/2/cut/0", tmp_path / "data/3/cut/c/0"):
+        file.write_bytes(file.read_bytes()[:-3])
+    found = taken(tmp_path / "data", tmp_path / "census.tsv")
+    outcomes = {name: one["outcome"] for name, one in found.items()}
+    whole = {f"2/g/v/{n}.0" for n in range(3)} | {f"3/g/v/c/{n}/0" for n in range(3)}
+    odd = {"2/cut/0", "3/cut/c/0", "3/sharded/c/0"}
+    assert outcomes == dict.fromkeys(whole, "verified") | dict.fromkeys(odd, "refused")
+    assert {one["opened_by"] for one in found.values()} == {"zarr"}
+    assert all(len(found[name]["reason"].split()) > 8 for name in odd)
 
 
 def test_a_job_that_dies_hangs_or_eats_memory_ends_no_other() -> None:

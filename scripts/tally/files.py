@@ -11,6 +11,7 @@ from pathlib import Path
 from byterefs import scanners
 from byterefs.errors import ScanError
 from byterefs.model import Source
+from byterefs.proving import stores
 
 DATA_ENDINGS = frozenset(
     [
@@ -65,6 +66,9 @@ SIDECARS = frozenset(
 NO_VARIABLES = frozenset(("Dimension", "Attribute", "Enumeration", "Dim", "Map", "chunks"))
 """elements of a DMR++ that have a name and are no arrays"""
 
+ATTRIBUTES = (".zattrs", ".zmetadata")
+"""of a Zarr store, whose data are the files of its chunks"""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -82,7 +86,9 @@ class Job:
 def jobs(folder: Path) -> Iterator[Job]:
     """Every file that may be data, in the order of the paths."""
     for path in sorted(walk(folder)):
-        format = known(path)
+        if path.name in stores.METADATA or path.name in ATTRIBUTES:
+            continue
+        format = known(path) or ("zarr" if stores.place(str(path)) else None)
         if format is None and path.suffix.lower() in SIDECARS:
             continue
         yield Job(path, str(path.relative_to(folder)), format, described(path, format))

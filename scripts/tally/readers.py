@@ -6,6 +6,7 @@ library has no answer to, in the middle of a sentence.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from osgeo import gdal
 
 from byterefs.grid import chunk_grid
-from byterefs.proving import fields, oracle
+from byterefs.proving import fields, oracle, stores
 from byterefs.proving.pixels import Pixels
 from tally.reading import Cannot, Listed, Reader, alike, window
 
@@ -357,7 +358,37 @@ class ByEcCodes:
         return there.astype(wanted)
 
 
-KNOWN: tuple[type[Reader], ...] = (ByNetCDF, ByH5py, ByGDAL, ByTifffile, ByEcCodes)
+class ByZarr:
+    """The file of a chunk of a Zarr store by zarr-python, which opens the store around it."""
+
+    name: ClassVar[str] = "zarr"
+
+    def __init__(self, path: str) -> None:
+        place = stores.place(path)
+        found = None if place is None else stores.opened(place.root, place.array)
+        if place is None or found is None:
+            raise Cannot("it is no chunk of a store that zarr-python opens")
+        self.path, self.place, self.found = path, place, found
+
+    def arrays(self) -> dict[str, Listed]:
+        """The one array that has the chunk, as long as the chunk."""
+        lengths = zip(self.place.key, self.found.chunks, self.found.shape, strict=True)
+        shape = tuple(min(c, n - k * c) for k, c, n in lengths)
+        size = os.path.getsize(self.path)
+        return {self.place.array: Listed(shape[::-1] if stores.turned(self.found) else shape, size)}
+
+    def read(
+        self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
+    ) -> NDArray[Any]:
+        """A window of the chunk, or of a coordinate along it."""
+        wanted = np.dtype(dtype).newbyteorder("=")
+        found = stores.read(self.path, array, start, count, wanted)
+        if isinstance(found, str):
+            raise Cannot(found)
+        return found
+
+
+KNOWN: tuple[type[Reader], ...] = (ByNetCDF, ByH5py, ByGDAL, ByTifffile, ByEcCodes, ByZarr)
 READERS = {reader.name: reader for reader in KNOWN}
 BY_FORMAT = {
     "hdf5": ("netCDF4", "GDAL", "h5py"),
@@ -365,6 +396,7 @@ BY_FORMAT = {
     "netcdf3": ("netCDF4", "GDAL"),
     "tiff": ("GDAL", "tifffile"),
     "grib": ("ecCodes",),
+    "zarr": ("zarr",),
 }
 """format -> the libraries that are asked, in this order"""
 ANY = ("h5py", "netCDF4", "GDAL")
