@@ -23,7 +23,7 @@ rule register:
 
 
 rule catalogue:
-    """Announced datasets -> root STAC catalogue, sds rows of all."""
+    """Announced datasets -> root STAC catalogue, sds rows of all, kept here and placed where the config says."""
     input:
         announced=ANNOUNCED,
     output:
@@ -35,5 +35,7 @@ rule catalogue:
     resources:
         mem_mb=mem_mb(500),
         runtime=minutes(10),
+    params:
+        place=SETTINGS.get("catalogue", {}),
     script:
         "../scripts/register.py"

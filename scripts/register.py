@@ -16,6 +16,7 @@ def main(
     synced: tuple[Path, ...] = (),
     announced: tuple[Path, ...] = (),
     pages: str = "",
+    place: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Announce the publications of a dataset, or with ANNOUNCED write the catalogue over all datasets.
 
@@ -33,9 +34,11 @@ def main(
         Receipts of all datasets' `register`: results/<dataset>/register/receipt.json.
     pages
         Digest of the templates; as a param of the rule, another one makes the job run again.
+    place
+        Where the catalogue over all datasets is placed, as JSON: to, endpoint, profile.
     """
     if store is None or config is None:
-        return register.catalogue(receipt, announced=announced)
+        return register.catalogue(receipt, announced=announced, where=place)
     return register.run(receipt, store=store, config=config, synced=synced)
 
 

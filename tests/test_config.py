@@ -194,6 +194,18 @@ def test_a_misspelt_key_of_the_main_config_names_the_file_and_the_nearest_key() 
         config.load_datasets({"dataset": ["demo"]})
 
 
+@pytest.mark.parametrize("below", ["", "/stac"])
+def test_a_catalogue_within_the_place_of_a_publication_is_refused(
+    write, tmp_path: Path, below: str
+) -> None:
+    place = str(tmp_path / "place")
+    write("mine", sync=[{"name": "here", "to": place}])
+    main = {"datasets": ["mine"], "dataset_folder": str(tmp_path)}
+    with pytest.raises(ConfigError, match=r"catalogue\.to: .* belongs to the publication 'here'"):
+        config.load_datasets({**main, "catalogue": {"to": place + below}})
+    assert list(config.load_datasets({**main, "catalogue": {"to": str(tmp_path)}})) == ["mine"]
+
+
 def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("dataset: mine\ndataset: other\n")

@@ -30,6 +30,7 @@ from byterefs import register
 from byterefs.errors import RegisterError
 from byterefs.files import covers
 from granules import EPOCH, packed
+from serving import S3
 
 gdal.UseExceptions()
 ogr.UseExceptions()
@@ -189,6 +190,56 @@ def test_the_root_catalogue_and_its_sds_table_hold_every_dataset(
     assert children == [f"{announced.at}/place/stac/collection.json"] * 2
     assert pystac.Collection.from_file(children[0]).id == "demo"
     assert len(pq.read_table(results / "register" / "sds.parquet")) == 20
+
+
+def catalogued(made: Announced, results: Path, where: dict[str, Any]) -> dict[str, Any]:
+    found = [made.receipt("register", "receipt")]
+    return register.catalogue(results / "register/receipt.json", announced=found, where=where)
+
+
+def test_the_root_catalogue_in_a_directory_leads_to_each_collection_over_http(
+    announced: Announced, tmp_path: Path
+) -> None:
+    where = announced.folder / "all"
+    assert catalogued(announced, tmp_path, {"to": str(where)})["put"] == 3
+    left = where / "other/data.bin"
+    left.parent.mkdir()
+    left.write_bytes(b"kept")
+    assert catalogued(announced, tmp_path, {"to": str(where)})["unchanged"] == 3
+    assert sorted(covers(where)) == ["catalog.json", "other/data.bin", "sds.csv", "sds.parquet"]
+    root = pystac.Catalog.from_file(f"{announced.at}/all/catalog.json")
+    (child,) = root.get_children()
+    assert [item.bbox for item in child.get_items()] == [[-180, -85, 180, 85]]
+    assert len(pq.read_table(where / "sds.parquet")) == 10
+
+
+def test_the_root_catalogue_in_a_bucket_is_read_by_everybody(
+    announced: Announced, tmp_path: Path, s3_environment: S3
+) -> None:
+    bucket, endpoint = s3_environment.bucket("catalogue", public=True), s3_environment.endpoint
+    where = {"to": f"s3://{bucket}/a b/all", "endpoint": endpoint}
+    assert catalogued(announced, tmp_path, where)["put"] == 3
+    assert catalogued(announced, tmp_path, where)["unchanged"] == 3
+    names = ("catalog.json", "sds.csv", "sds.parquet")
+    assert sorted(s3_environment.keys(bucket)) == [f"a b/all/{name}" for name in names]
+    root = pystac.Catalog.from_file(f"{endpoint}/{bucket}/a%20b/all/catalog.json")
+    assert [child.id for child in root.get_children()] == ["demo"]
+
+
+def test_a_catalogue_in_a_bucket_never_leads_to_a_path_of_this_machine(
+    announced: Announced, tmp_path: Path
+) -> None:
+    told = announced.told()
+    for found in told["announced"].values():
+        found["collection"] = "/srv/place/stac/collection.json"
+    receipt = tmp_path / "demo/register/receipt.json"
+    shutil.copytree(announced.results.folder / "register", receipt.parent)
+    receipt.write_text(json.dumps(told))
+    with pytest.raises(RegisterError, match=r"'demo' is published at /srv/place.*sync\.url"):
+        register.catalogue(
+            tmp_path / "register/receipt.json", announced=[receipt], where={"to": "s3://b/all"}
+        )
+    assert not (tmp_path / "register").exists()
 
 
 # --- again -----------------------------------------------------------------------------------------

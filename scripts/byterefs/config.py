@@ -45,7 +45,11 @@ def load_settings(config: Mapping[str, Any], where: str = "config/config.yaml") 
     # snakemake --config hands over `true` as text, and only `True` as a truth value
     words = {"true": True, "false": False}
     told = {k: words.get(v, v) if isinstance(v, str) else v for k, v in config.items()}
-    return check(told, "config", where)
+    settings = check(told, "config", where)
+    _check_secrets(settings, Path(where))
+    if "catalogue" in settings:
+        settings["catalogue"]["to"] = absolute(settings["catalogue"]["to"])
+    return settings
 
 
 def load_datasets(config: Mapping[str, Any], where: str = "config/config.yaml") -> dict[str, Any]:
@@ -65,7 +69,24 @@ def load_datasets(config: Mapping[str, Any], where: str = "config/config.yaml") 
                 f"{path}); give one of them another name, or list it once"
             )
         datasets[dataset["dataset"]] = dataset
+    _check_catalogue(settings.get("catalogue"), datasets, where)
     return datasets
+
+
+def _check_catalogue(
+    place: Mapping[str, Any] | None, datasets: Mapping[str, Any], where: str
+) -> None:
+    """Refuse a place for the catalogue whose files a publication has as its own, or would remove."""
+    if place is None:
+        return
+    for name, dataset in datasets.items():
+        for entry in dataset["sync"]:
+            same = entry.get("endpoint") == place.get("endpoint")
+            if same and f"{place['to']}/".startswith(f"{entry['to'].rstrip('/')}/"):
+                raise ConfigError(
+                    f"{where}: catalogue.to: {place['to']} belongs to the publication {entry['name']!r} of "
+                    f"{name!r}; give the catalogue a place of its own, the folder above it for one"
+                )
 
 
 def load(path: Path) -> dict[str, Any]:

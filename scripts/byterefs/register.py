@@ -150,11 +150,18 @@ def sweep(folder: Path, names: set[str]) -> None:
 # --- over all datasets -----------------------------------------------------------------------------
 
 
-def catalogue(receipt: Path, *, announced: Sequence[Path]) -> dict[str, Any]:
+CATALOGUE = ("sds.csv", "sds.parquet", "catalog.json")
+"""the files over all datasets, in the order in which they are placed"""
+
+
+def catalogue(
+    receipt: Path, *, announced: Sequence[Path], where: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The root catalogue and one table of sds over all datasets, beside RECEIPT; gives back the counts.
 
     ``announced`` are the receipts of `register`. Of a dataset's publications the first that is no mirror
-    is its child.
+    is its child. ``where`` is the place that they are brought to, if the config names one. Raises
+    RegisterError if readers of that place cannot reach a dataset.
     """
     children, rows = {}, []
     for path in announced:
@@ -165,13 +172,38 @@ def catalogue(receipt: Path, *, announced: Sequence[Path]) -> dict[str, Any]:
         if own:
             children[path.parents[1].name] = (own[0]["title"], own[0]["collection"])
     folder = receipt.parent
+    if where:
+        reachable(children, str(where["to"]))
     write_json(folder / "catalog.json", stac.catalogue(children))
     with replacing(folder / "sds.csv") as part:
         part.write_bytes(sds.as_csv(rows))
     with replacing(folder / "sds.parquet") as part:
         sds.write_parquet(rows, part)
     counts = {"datasets": len(children), "rows": len(rows)}
-    names = ("catalog.json", "sds.csv", "sds.parquet")
-    covered = {name: sha for name, sha in covers(folder).items() if name in names}
+    if where:
+        counts |= place_catalogue(shelf(where), folder)
+    covered = {name: sha for name, sha in covers(folder).items() if name in CATALOGUE}
     write_json(receipt, {"stage": "register", "counts": counts, "covers": covered})
+    return counts
+
+
+def reachable(children: Mapping[str, tuple[str, str]], to: str) -> None:
+    """Refuse to lead readers of an object store to a path of this machine."""
+    local = [name for name, (_, href) in children.items() if "://" not in href]
+    if to.startswith("s3://") and local:
+        raise RegisterError(
+            f"{to}: {local[0]!r} is published at {children[local[0]][1]}, which no reader of the catalogue there "
+            f"reaches; say in sync.url of the dataset at which address it is served"
+        )
+
+
+def place_catalogue(where: Shelf, folder: Path) -> dict[str, int]:
+    """Bring the files over all datasets to their place, the catalogue last. Nothing else there is looked at."""
+    counts = {"put": 0, "unchanged": 0}
+    for name in CATALOGUE:
+        same = where.get(name) == (folder / name).read_bytes()
+        if not same:
+            where.put(name, folder / name)
+        counts["unchanged" if same else "put"] += 1
+    log.info("placed the catalogue: %s/%s", where.where, CATALOGUE[-1])
     return counts

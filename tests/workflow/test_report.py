@@ -41,8 +41,12 @@ def test_another_template_runs_register_and_report_once_more_and_nothing_else(
     library.unlink()
     shutil.copytree(ROOT / "scripts/byterefs", library)
     shutil.copytree(ROOT / "config/schema", tmp_path / "config/schema")
+    with (tmp_path / "config/config.yaml").open("a") as main:
+        main.write("catalogue: {to: all}\n")
     project.add(0, 1)
     project.run()
+    child = f"{tmp_path}/place/stac/collection.json"
+    assert f'"href": "{child}"' in (tmp_path / "all/catalog.json").read_text()
     assert project.run("-n").jobs == Counter()
 
     for name in ("report.html", "page.html"):
