@@ -11,9 +11,10 @@ from typing import Any
 
 import pystac
 from pystac.extensions.datacube import SCHEMA_URI
+from pystac.extensions.projection import SCHEMA_URI as PROJECTION
 
 from byterefs import urls
-from byterefs.catalogue import cube, times
+from byterefs.catalogue import cube, projected, times
 from byterefs.catalogue.announced import Form, Publication
 from byterefs.catalogue.cube import Cube
 from byterefs.view import View
@@ -60,7 +61,7 @@ def collection(view: View, publication: Publication) -> pystac.Collection:
     """The dataset."""
     found = cube.cubes(view)
     spans = [span(view, c) for c in found]
-    boxes = [cube.bounds(view, c) for c in found]
+    boxes = [bounds(view, c) for c in found]
     extent = pystac.Extent(
         pystac.SpatialExtent([cube.union(boxes)]),
         pystac.TemporalExtent([[min(s[0] for s in spans), max(s[1] for s in spans)]]),
@@ -95,7 +96,8 @@ def merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def item(view: View, publication: Publication, found: Cube) -> pystac.Item:
     """A cube."""
     start, end = span(view, found)
-    box = cube.bounds(view, found)
+    box = bounds(view, found)
+    grid = projected.projected(view, found)
     made = pystac.Item(
         id=item_id(view.dataset, found.group),
         geometry=None if box is None else polygon(box),
@@ -107,12 +109,32 @@ def item(view: View, publication: Publication, found: Cube) -> pystac.Item:
             "title": f"{title(view)}: {found.group}" if found.group else title(view),
             "cube:dimensions": cube.dimensions(view, found),
             "cube:variables": cube.variables(found),
+            **({} if grid is None else projection(grid)),
         },
-        stac_extensions=[SCHEMA_URI],
+        stac_extensions=[SCHEMA_URI] if grid is None else [SCHEMA_URI, PROJECTION],
     )
     for form in publication.forms:
         made.add_asset(form.form, asset(form))
     return made
+
+
+def bounds(view: View, found: Cube) -> list[float] | None:
+    """The box of a cube: by its longitudes and latitudes, else by its projection; None where neither is known."""
+    box = cube.bounds(view, found)
+    if box is not None:
+        return box
+    grid = projected.projected(view, found)
+    return None if grid is None else grid.box
+
+
+def projection(grid: projected.Projected) -> dict[str, Any]:
+    """What STAC's projection extension tells of a grid."""
+    return {
+        "proj:code": grid.code,
+        "proj:wkt2": grid.wkt,
+        "proj:bbox": grid.plane,
+        "proj:shape": grid.shape,
+    }
 
 
 def item_id(dataset: str, group: str) -> str:
