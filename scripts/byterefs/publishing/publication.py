@@ -169,7 +169,7 @@ def verbatim(view: View, folder: Path, target: str) -> str | None:
 
 def snapshot(repository: Path) -> str:
     """The id of the snapshot that the repository's main branch is at."""
-    return str(import_module("byterefs.emitters.icechunk").tip(repository))
+    return str(import_module("byterefs.emitters._icechunk_meta").tip(repository))
 
 
 def pointer(form: str, version: str, found: Mapping[str, Held]) -> dict[str, str]:
