@@ -329,3 +329,16 @@ def test_text_that_is_not_utf8_is_latin1_and_says_so() -> None:
     assert codecs.attr_json("\udcb0C") == ("°C", "latin-1")
     with pytest.raises(TypeError, match="neither number nor text"):
         codecs.attr_json(np.zeros(1, "V3"))
+
+
+@pytest.mark.parametrize("cname", ["lz4", "zstd", "blosclz"])
+@pytest.mark.parametrize("lost", [1, 3, 8])
+def test_a_blosc_chunk_that_lost_its_end_is_refused_where_blosc_gives_other_values(
+    cname: str, lost: int
+) -> None:
+    values = np.arange(1, 41, dtype="<i4")
+    codec = {"compressor": {"id": "blosc", "cname": cname, "clevel": 5, "shuffle": 1}}
+    data = numcodecs.get_codec(codec["compressor"]).encode(values)
+    assert (codecs.decode(codec, data, "<i4", values.shape) == values).all()
+    with pytest.raises(ByteRefsError, match=f"its header says {len(data)} bytes"):
+        codecs.decode(codec, data[:-lost], "<i4", values.shape)

@@ -119,6 +119,25 @@ def test_a_code_is_told_where_the_registry_has_the_same_system(tmp_path: Path) -
         assert found.code is None
 
 
+def test_x_and_y_of_a_cube_are_in_the_system_of_the_grid_or_no_spatial_axes(tmp_path: Path) -> None:
+    """The datacube extension takes EPSG 4326 where a spatial dimension names no system."""
+    with build(tmp_path / "known", [laea(tmp_path / "a.nc")], plan=NONE) as view:
+        found = grid(view)
+        assert found is not None
+        told = stac.dimensions(view, cube.cubes(view)[0])
+    for name in "xy":
+        assert (told[name]["type"], told[name]["axis"]) == ("spatial", name)
+        assert told[name]["reference_system"] == found.wkt
+    unknown = laea(tmp_path / "b.nc", grid_mapping_name="nobody_knows")
+    with build(tmp_path / "unknown", [unknown], plan=NONE) as view:
+        assert grid(view) is None
+        told = stac.dimensions(view, cube.cubes(view)[0])
+    assert [told[name] for name in "xy"] == [
+        {"type": "custom", "extent": [4e6, 4.04e6], "step": 1e4, "unit": "m"},
+        {"type": "custom", "extent": [2.97e6, 3e6], "step": -1e4, "unit": "m"},
+    ]
+
+
 def test_a_grid_across_the_antimeridian_has_all_longitudes(tmp_path: Path) -> None:
     path = laea(tmp_path / "a.nc", left=4300000.0, longitude_of_projection_origin=180.0)
     with build(tmp_path, [path], plan=NONE) as view:

@@ -76,13 +76,29 @@ def collection(view: View, publication: Publication) -> pystac.Collection:
         providers=providers(view),
         stac_extensions=[SCHEMA_URI],
         extra_fields={
-            "cube:dimensions": merged(cube.dimensions(view, c) for c in found),
+            "cube:dimensions": merged(dimensions(view, c) for c in found),
             "cube:variables": merged(cube.variables(c) for c in found),
         },
     )
     for form in publication.forms:
         made.add_asset(form.form, asset(form))
     return made
+
+
+def dimensions(view: View, found: Cube) -> dict[str, dict[str, Any]]:
+    """``cube:dimensions`` of a cube, its x and y in the CRS of its grid.
+
+    The datacube extension takes EPSG 4326 where a spatial dimension names none, so axes that are neither
+    in degrees nor of a known projection are no spatial dimensions here.
+    """
+    out = cube.dimensions(view, found)
+    grid = projected.projected(view, found)
+    for dimension in out.values():
+        if dimension.get("axis") in {"x", "y"} and "reference_system" not in dimension:
+            dimension |= {"type": "custom"} if grid is None else {"reference_system": grid.wkt}
+            if grid is None:
+                del dimension["axis"]
+    return out
 
 
 def merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -107,7 +123,7 @@ def item(view: View, publication: Publication, found: Cube) -> pystac.Item:
         end_datetime=end,
         properties={
             "title": f"{title(view)}: {found.group}" if found.group else title(view),
-            "cube:dimensions": cube.dimensions(view, found),
+            "cube:dimensions": dimensions(view, found),
             "cube:variables": cube.variables(found),
             **({} if grid is None else projection(grid)),
         },
