@@ -151,7 +151,7 @@ ALIGNED = FIELDS.astype(
 )
 VALUES["compound"], VALUES["aligned"] = FIELDS.view("V6"), ALIGNED.view("V8")
 VALUES["opaque"] = V.view("V4")
-VALUES["triples"] = np.arange(6, dtype=">i4").view("V12")
+VALUES["triples"] = np.arange(6, dtype=">i4").view("V12").reshape(2, 1)
 VALUES["part"][:12, 10:] = V[:12, 10:]
 
 
@@ -201,7 +201,7 @@ def types(f: h5py.File) -> None:
     f.create_dataset("compound", data=FIELDS, chunks=(2, 3), compression="gzip")
     f["aligned"], f["opaque"] = ALIGNED, VALUES["opaque"]
     triple = h5t.array_create(h5t.STD_I32BE, (3,))
-    made = h5d.create(f.id, b"triples", triple, h5s.create_simple((2,)))
+    made = h5d.create(f.id, b"triples", triple, h5s.create_simple((2, 1)))
     made.write(h5s.ALL, h5s.ALL, np.arange(6, dtype=">i4").reshape(2, 3), mtype=triple)
     enum = h5py.enum_dtype({"land": 0, "sea": 1, "ice": 2}, basetype="i1")
     f.create_dataset("enum", data=V % 3, dtype=enum, chunks=CHUNKS, compression="gzip")

@@ -84,7 +84,7 @@ def the_same_time(project: Project) -> None:
 BAD: list[tuple[Callable[[Project], None], list[str]]] = [
     (empty, ["20200104.nc", "empty file", "on_error: skip"]),
     (truncated, ["20200104.nc", "on_error: skip"]),
-    (text, ["20200104.nc", "no known format", "on_error: skip"]),
+    (text, ["20200104.nc", "a web page", "on_error: skip"]),
     (without_the_array, ["20200104.nc", "sst", "anom"]),
     (other_packing, ["scale_factor", "sst", "0.1", "0.00999", "20200104.nc"]),
     (other_fill, ["_FillValue", "sst", "-998", "-999", "20200104.nc"]),
