@@ -83,7 +83,8 @@ def test_single_characters_that_gdal_has_as_text_are_refused_in_the_vrt_by_name(
 
 
 @pytest.mark.parametrize(
-    ("ending", "refused"), [("nc", False), ("NC4", False), ("h5", True), ("", True)]
+    ("ending", "refused"),
+    [("nc", False), ("NC4", False), ("gmac", False), ("h5", True), ("", True)],
 )
 def test_a_row_of_characters_is_refused_where_the_name_asks_for_the_hdf5_driver(
     ending: str, refused: bool
@@ -103,7 +104,7 @@ def test_a_row_of_characters_of_a_netcdf_file_is_read_through_the_vrt(tmp_path: 
     assert through_gdal(results, "flag").tobytes() == b"q\0\xff"
 
 
-@pytest.mark.parametrize("ending", ["nc", "h5"])
+@pytest.mark.parametrize("ending", ["nc", "gmac", "h5"])
 @pytest.mark.parametrize("dtype", ["i1", "<i2", ">i2"])
 def test_signed_numbers_marked_unsigned_keep_their_bits_by_either_driver(
     tmp_path: Path, ending: str, dtype: str

@@ -7,11 +7,11 @@ A file of HDF5 whose name ends otherwise than netCDF's is opened by the HDF5 dri
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
 
 from byterefs.model import Array
 
-NETCDF_ENDINGS = frozenset((".nc", ".nc2", ".nc3", ".nc4", ".cdf", ".grd"))
+NETCDF_ENDINGS = (".nc", ".nc2", ".nc3", ".nc4", ".cdf", ".grd", ".gmac")
+"""of HDF5 files that GDAL 3.13 leaves to its netCDF driver"""
 PREFIX = "HDF5:"
 PHONY = re.compile(r"phony_dim_\d+")
 
@@ -24,11 +24,16 @@ def prefix(a: Array) -> str:
     return PREFIX if any(map(PHONY.fullmatch, a.dims)) else ""
 
 
+def by_netcdf(source: str) -> bool:
+    """Whether GDAL opens a file of HDF5 under this name with its netCDF driver."""
+    return source.lower().endswith(NETCDF_ENDINGS)
+
+
 def of(a: Array) -> str | None:
     """``netCDF`` or ``HDF5``, whichever opens every source of an array; None where names and contents do not tell."""
     if prefix(a):
         return "HDF5"
-    named = {PurePosixPath(p.source).suffix.lower() in NETCDF_ENDINGS for p in a.placements}
+    named = {by_netcdf(p.source) for p in a.placements}
     if named == {True}:
         return "netCDF"
     # what is coded is no netCDF-3, which the netCDF driver opens under any name

@@ -45,8 +45,6 @@ DTYPE_ATTRIBUTE = "byterefs_dtype"
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """characters that no XML document may have"""
 NAMED = {"scale_factor": "Scale", "add_offset": "Offset", "units": "Unit"}
-OF_NETCDF = (".nc", ".nc2", ".nc3", ".nc4", ".cdf", ".grd", ".gmac")
-"""endings of HDF5 files that GDAL leaves to its netCDF driver; others its HDF5 driver opens (netcdfdrivercore.cpp)"""
 
 
 def write(
@@ -199,7 +197,7 @@ def half_by_netcdf(a: Array) -> str | None:
     """The first source of 16-bit floats that GDAL 3.13 opens with its netCDF driver, which takes them for text."""
     if a.dtype[1:] != "f2" or raster.is_raster(a) or inlined(a):
         return None
-    return next((p.source for p in a.placements if p.source.lower().endswith(OF_NETCDF)), None)
+    return next((p.source for p in a.placements if driver.by_netcdf(p.source)), None)
 
 
 def inlined(a: Array) -> bool:
