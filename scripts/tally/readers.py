@@ -22,6 +22,7 @@ from osgeo import gdal
 from byterefs.grid import chunk_grid
 from byterefs.proving import fields, oracle, stores
 from byterefs.proving.pixels import Pixels
+from byterefs.proving.slab import Slab
 from tally.reading import Cannot, Listed, Reader, alike, window
 
 NOT_COORDINATE = "_nc4_non_coord_"
@@ -238,7 +239,7 @@ class ByGDAL:
                 return np.frombuffer(bytes(data), wanted).reshape(tuple(count))
             reasons.append(str(reason))
         if not self.groups:
-            pixels = self.pixels.read(self.path, array, start, count, wanted)
+            pixels = self.pixels.read(Slab(self.path, array, start, count, wanted))
             if not isinstance(pixels, str):
                 return pixels
             reasons.append(pixels)
@@ -333,7 +334,7 @@ class ByEcCodes:
         if isinstance(axes, str):
             raise Cannot(axes)
         at = {d: v[s : s + n] for (d, v), s, n in zip(axes.items(), start, count, strict=False)}
-        found = self.fields.read(self.path, array, start, count, wanted, at)
+        found = self.fields.read(Slab(self.path, array, start, count, wanted), at)
         if isinstance(found, str):
             raise Cannot(found)
         return found
@@ -381,8 +382,7 @@ class ByZarr:
         self, array: str, start: Sequence[int], count: Sequence[int], dtype: str
     ) -> NDArray[Any]:
         """A window of the chunk, or of a coordinate along it."""
-        wanted = np.dtype(dtype).newbyteorder("=")
-        found = stores.read(self.path, array, start, count, wanted)
+        found = stores.read(Slab.of(self.path, array, start, count, dtype))
         if isinstance(found, str):
             raise Cannot(found)
         return found

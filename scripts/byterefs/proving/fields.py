@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from byterefs import grib
 from byterefs.access import ranges
+from byterefs.proving.slab import Slab
 from byterefs.urls import is_local, to_path
 
 OPEN = 4
@@ -71,16 +72,9 @@ class Fields:
             return found
         return self._values(source, found[0].order, array)
 
-    def read(
-        self,
-        source: str,
-        array: str,
-        start: Sequence[int],
-        count: Sequence[int],
-        wanted: np.dtype[Any],
-        at: At,
-    ) -> NDArray[Any] | str:
+    def read(self, slab: Slab, at: At) -> NDArray[Any] | str:
         """Values of a slab, NaN where the file has no field for its coordinates."""
+        source, array, start, count, wanted = slab
         if array in GRID:
             along = self.axis(source, array)
             return (

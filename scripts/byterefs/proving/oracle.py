@@ -24,6 +24,7 @@ from byterefs.errors import RangeError, VerifyError
 from byterefs.proving import stores
 from byterefs.proving.fields import At, Fields
 from byterefs.proving.pixels import Pixels
+from byterefs.proving.slab import Slab
 from byterefs.urls import is_local, to_gdal, to_path
 
 DRIVERS = ("netCDF", "HDF5")
@@ -110,83 +111,65 @@ class Oracle:
 
         ``at`` are the dataset's coordinates there, by which a field of GRIB is looked for.
         """
-        wanted = np.dtype(dtype).newbyteorder("=")
+        slab = Slab.of(source, array, start, count, dtype)
         if is_grib(source):
-            fields = self._fields.read(source, array, start, count, wanted, at or {})
-            return self._answer(source, array, fields, "ecCodes", "ecCodes")
+            return self._answer(slab, self._fields.read(slab, at or {}), "ecCodes", "ecCodes")
         if stores.place(source):
-            chunk = stores.read(source, array, start, count, wanted)
-            return self._answer(source, array, chunk, "zarr", "zarr")
+            return self._answer(slab, stores.read(slab), "zarr", "zarr")
         if not prod(count):
-            return Answer(np.empty(tuple(count), wanted), DRIVERS[0])
+            return Answer(np.empty(tuple(count), slab.dtype), DRIVERS[0])
         reasons = []
         for driver in DRIVERS:
-            found = self._gdal(source, array, start, count, wanted, driver)
+            found = self._gdal(slab, driver)
             if not isinstance(found, str):
                 self.values[driver] += found.size
                 return Answer(found, driver)
             reasons.append(f"{driver}: {found}")
         with gdal.quiet_errors():
-            found = self._pixels.read(source, array, start, count, wanted)
+            found = self._pixels.read(slab)
         if not isinstance(found, str):
             self.values["GTiff"] += found.size
             return Answer(found, "GTiff")
         reasons.append(f"GTiff: {found}")
-        found = self._h5py(source, array, start, count, wanted)
+        found = self._h5py(slab)
         if isinstance(found, str):
             found = "; ".join([*reasons, f"h5py: {found}"])
-        answer = self._answer(source, array, found, "h5py", "GDAL nor by h5py")
+        answer = self._answer(slab, found, "h5py", "GDAL nor by h5py")
         self.reasons.setdefault(array, "; ".join(reasons))
         return answer
 
-    def _answer(
-        self, source: str, array: str, found: NDArray[Any] | str, by: str, asked: str
-    ) -> Answer:
+    def _answer(self, slab: Slab, found: NDArray[Any] | str, by: str, asked: str) -> Answer:
         """What the last one that was asked has read; VerifyError with its reason if it read nothing."""
         if isinstance(found, str):
             raise VerifyError(
-                f"{source}: array {array!r} cannot be read by {asked} ({found}), so its bytes cannot be proven; "
+                f"{slab.source}: array {slab.array!r} cannot be read by {asked} ({found}), so its bytes cannot be proven; "
                 f"leave it out with scan.arrays, or the source with source.pattern"
             )
         self.values[by] += found.size
         return Answer(found, by)
 
-    def _gdal(
-        self,
-        source: str,
-        array: str,
-        start: Sequence[int],
-        count: Sequence[int],
-        wanted: np.dtype[Any],
-        driver: str,
-    ) -> NDArray[Any] | str:
+    def _gdal(self, slab: Slab, driver: str) -> NDArray[Any] | str:
+        start, count = list(slab.start), list(slab.count)
         with gdal.quiet_errors():
-            found = self.array(source, array, driver)
+            found = self.array(slab.source, slab.array, driver)
             if isinstance(found, str):
                 return found
-            reason = unlike(found, wanted)
+            reason = unlike(found, slab.dtype)
             if reason:
                 return reason
             try:
-                data = found.Read(list(start), list(count)) if len(count) else found.Read()
+                data = found.Read(start, count) if count else found.Read()
             except RuntimeError as error:
                 return words(error)
             if data is None:  # GDAL 3.13, for a filter that its HDF5 does not have
                 return gdal.GetLastErrorMsg() or "it reads nothing and does not say why"
-        return np.frombuffer(bytes(data), wanted).reshape(tuple(count))
+        return np.frombuffer(bytes(data), slab.dtype).reshape(count)
 
-    def _h5py(
-        self,
-        source: str,
-        array: str,
-        start: Sequence[int],
-        count: Sequence[int],
-        wanted: np.dtype[Any],
-    ) -> NDArray[Any] | str:
-        window = tuple(slice(s, s + n) for s, n in zip(start, count, strict=True))
+    def _h5py(self, slab: Slab) -> NDArray[Any] | str:
+        wanted = slab.dtype
         try:
-            with opened_h5py(source) as f:
-                values = np.asarray(f[array][window])
+            with opened_h5py(slab.source) as f:
+                values = np.asarray(f[slab.array][slab.window])
         except (OSError, RangeError, KeyError, TypeError, ValueError) as error:
             return words(error)
         if values.dtype.kind == "O" and wanted.kind == "S":
@@ -196,8 +179,8 @@ class Oracle:
         if wanted.kind == "V" and not values.dtype.hasobject:
             # fields in their places and byte order, or arrays as elements: the stored bytes
             raw_bytes = np.ascontiguousarray(values).tobytes()
-            if len(raw_bytes) == prod(count) * wanted.itemsize:
-                return np.frombuffer(raw_bytes, wanted).reshape(tuple(count))
+            if len(raw_bytes) == prod(slab.count) * wanted.itemsize:
+                return np.frombuffer(raw_bytes, wanted).reshape(tuple(slab.count))
         if values.dtype.newbyteorder("=") != wanted:
             return f"dtype {values.dtype.str}, not {wanted.str}"
         return native(values)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from osgeo import gdal
 
 from byterefs.access import vsi
+from byterefs.proving.slab import Slab
 
 OPEN = 16
 """files that are kept open at a time"""
@@ -35,15 +36,9 @@ class Pixels:
             not isinstance(found, str) and found.GetGeoTransform(can_return_null=True) is not None
         )
 
-    def read(
-        self,
-        source: str,
-        array: str,
-        start: Sequence[int],
-        count: Sequence[int],
-        wanted: np.dtype[Any],
-    ) -> NDArray[Any] | str:
+    def read(self, slab: Slab) -> NDArray[Any] | str:
         """Values of a slab in the axes of the bytes: (y, x), (y, x, band) or (band, y, x), after those of length one."""
+        source, array, start, count, wanted = slab
         found = self._open(source)
         if isinstance(found, str):
             return found

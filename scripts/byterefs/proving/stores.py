@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from byterefs.proving.slab import Slab
 from byterefs.urls import is_local, to_path
 
 METADATA = (".zarray", ".zgroup", "zarr.json")
@@ -88,10 +88,9 @@ def turned(array: Any) -> bool:
     )
 
 
-def read(
-    source: str, array: str, start: Sequence[int], count: Sequence[int], wanted: np.dtype[Any]
-) -> NDArray[Any] | str:
+def read(slab: Slab) -> NDArray[Any] | str:
     """Values of a slab of what a chunk file stands for, or why there are none."""
+    source, array, start, count, wanted = slab
     at = place(source)
     found = None if at is None else opened(at.root, at.array)
     other = None if at is None else opened(at.root, array)
