@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -118,17 +118,8 @@ def pipeline(
     kind = np.dtype(dtype) if data is None else data.dtype
     plist = h5p.create(h5p.DATASET_CREATE)
     plist.set_chunk(tuple(chunks))
-    add = {
-        "shuffle": plist.set_shuffle,
-        "deflate": lambda: plist.set_deflate(4),
-        "fletcher32": plist.set_fletcher32,
-        "lzf": lambda: plist.set_filter(32000, h5z.FLAG_OPTIONAL, ()),
-        "szip": lambda: plist.set_szip(h5z.SZIP_NN_OPTION_MASK, 8),
-        "nbit": lambda: plist.set_filter(h5z.FILTER_NBIT, 0, ()),
-        "scaleoffset": lambda: plist.set_scaleoffset(h5z.SO_INT, 0),
-    }
     for word in filters:
-        add[word]()
+        add_filter(plist, word)
     if fill is not None:
         plist.set_fill_value(np.array(fill, kind))
     if raw_edges:
@@ -139,6 +130,20 @@ def pipeline(
     if data is not None:
         dset.write(h5s.ALL, h5s.ALL, np.ascontiguousarray(data))
     return file[name]
+
+
+def add_filter(plist: h5p.PropDCID, word: str) -> None:
+    """One filter at the end of the pipeline; some only if the chunk lets them."""
+    add: dict[str, Callable[[], object]] = {
+        "shuffle": plist.set_shuffle,
+        "deflate": lambda: plist.set_deflate(4),
+        "fletcher32": plist.set_fletcher32,
+        "lzf": lambda: plist.set_filter(32000, h5z.FLAG_OPTIONAL, ()),
+        "szip": lambda: plist.set_szip(h5z.SZIP_NN_OPTION_MASK, 8),
+        "nbit": lambda: plist.set_filter(h5z.FILTER_NBIT, 0, ()),
+        "scaleoffset": lambda: plist.set_scaleoffset(h5z.SO_INT, 0),
+    }
+    add[word]()
 
 
 def library() -> ctypes.CDLL:

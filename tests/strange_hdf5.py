@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import h5py
 import netCDF4
 import numpy as np
-from h5py import h5d, h5p, h5s, h5t, h5z
+from h5py import h5d, h5p, h5s, h5t
+
+import granules
 
 Random = np.random.Generator
 
@@ -171,7 +172,7 @@ def layout(rng: Random, shape: tuple[int, ...], dtype: Any) -> tuple[h5p.PropDCI
             words = rng.permutation(FILTERS)[: int(rng.integers(0, 4))].tolist()
             # these read a whole chunk whatever they are given, beyond the end of what another filter left
             for word in sorted(words, key=lambda w: w not in WHOLE):
-                add_filter(plist, word)
+                granules.add_filter(plist, word)
             if rng.random() < 0.1:
                 plist.set_deflate(1)
     fill = None if isinstance(dtype, str) or np.dtype(dtype).names else fill_of(rng, dtype)
@@ -184,20 +185,6 @@ def layout(rng: Random, shape: tuple[int, ...], dtype: Any) -> tuple[h5p.PropDCI
         )
     )
     return plist, most
-
-
-def add_filter(plist: h5p.PropDCID, word: str) -> None:
-    """One filter at the end of the pipeline; some only if the chunk lets them."""
-    add: dict[str, Callable[[], object]] = {
-        "shuffle": plist.set_shuffle,
-        "deflate": lambda: plist.set_deflate(4),
-        "fletcher32": plist.set_fletcher32,
-        "lzf": lambda: plist.set_filter(32000, h5z.FLAG_OPTIONAL, ()),
-        "szip": lambda: plist.set_szip(h5z.SZIP_NN_OPTION_MASK, 8),
-        "nbit": lambda: plist.set_filter(h5z.FILTER_NBIT, 0, ()),
-        "scaleoffset": lambda: plist.set_scaleoffset(h5z.SO_INT, 0),
-    }
-    add[word]()
 
 
 def dataset(rng: Random, group: h5py.Group, name: str) -> bool:

@@ -74,7 +74,7 @@ def test_a_polar_grid_reaches_its_pole_and_the_latitude_that_its_publisher_gives
         found = grid(view)
         assert found is not None
         assert found.box == pytest.approx([-180, south, 180, north], abs=0.005)
-        assert stac.bounds(view, cube.cubes(view)[0]) == found.box
+        assert stac.bounds(view, cube.cubes(view)[0], grid(view)) == found.box
     system = osr.SpatialReference()
     system.ImportFromWkt(found.wkt)
     group = gdal.OpenEx(str(path), gdal.OF_MULTIDIM_RASTER).GetRootGroup()
@@ -124,14 +124,14 @@ def test_x_and_y_of_a_cube_are_in_the_system_of_the_grid_or_no_spatial_axes(tmp_
     with build(tmp_path / "known", [laea(tmp_path / "a.nc")], plan=NONE) as view:
         found = grid(view)
         assert found is not None
-        told = stac.dimensions(view, cube.cubes(view)[0])
+        told = stac.dimensions(view, cube.cubes(view)[0], grid(view))
     for name in "xy":
         assert (told[name]["type"], told[name]["axis"]) == ("spatial", name)
         assert told[name]["reference_system"] == found.wkt
     unknown = laea(tmp_path / "b.nc", grid_mapping_name="nobody_knows")
     with build(tmp_path / "unknown", [unknown], plan=NONE) as view:
         assert grid(view) is None
-        told = stac.dimensions(view, cube.cubes(view)[0])
+        told = stac.dimensions(view, cube.cubes(view)[0], grid(view))
     assert [told[name] for name in "xy"] == [
         {"type": "custom", "extent": [4e6, 4.04e6], "step": 1e4, "unit": "m"},
         {"type": "custom", "extent": [2.97e6, 3e6], "step": -1e4, "unit": "m"},
@@ -169,7 +169,7 @@ def test_a_grid_whose_place_is_not_certain_has_no_box(
         changes = {**changes, "grid_mapping_name": "nobody_knows"}
     with build(tmp_path, [laea(tmp_path / "a.nc", **changes)], plan=NONE) as view:
         assert grid(view) is None
-        assert stac.bounds(view, cube.cubes(view)[0]) is None
+        assert stac.bounds(view, cube.cubes(view)[0], grid(view)) is None
 
 
 def test_a_wkt_and_attributes_that_lie_apart_give_no_box(tmp_path: Path) -> None:

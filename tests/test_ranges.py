@@ -168,6 +168,19 @@ def test_metadata_costs_single_blocks_and_a_run_few_requests(site: Web, url: str
 # --- servers that fail -----------------------------------------------------------------------------
 
 
+def check_tried_again(site: Web, path: str, address: str, fault: serving.Fault, name: str) -> None:
+    """Two answers with the fault and a good one are a read; an address that always has it is refused by name."""
+    with ranges.open(address) as found:
+        site.forget()
+        site.faults[path] = serving.first(2, fault)
+        assert found.read(1000, 5000) == DATA[1000:6000]
+        assert site.asked[path] == 3
+        site.faults[path] = fault
+        with pytest.raises(RangeError, match=rf"{name}: .*6 times; see to the server") as caught:
+            found.read(1000, 5000)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -183,15 +196,7 @@ def test_metadata_costs_single_blocks_and_a_run_few_requests(site: Web, url: str
 def test_what_may_pass_is_tried_again_and_refused_if_it_does_not(
     site: Web, url: str, fault: serving.Fault
 ) -> None:
-    with ranges.open(url) as found:
-        site.forget()
-        site.faults[PATH] = serving.first(2, fault)
-        assert found.read(1000, 5000) == DATA[1000:6000]
-        assert site.asked[PATH] == 3
-        site.faults[PATH] = fault
-        with pytest.raises(RangeError, match=r"bin: .*6 times; see to the server") as caught:
-            found.read(1000, 5000)
-    assert "\n" not in str(caught.value)
+    check_tried_again(site, PATH, url, fault, r"bin")
 
 
 def test_a_server_without_ranges_is_refused_before_a_file_is_fetched(site: Web, url: str) -> None:
@@ -269,15 +274,7 @@ OBJECT = "/bucket/a.bin"
 def test_what_may_pass_at_an_object_store_is_tried_again_and_refused_if_it_does_not(
     site: Web, store: str, fault: serving.Fault
 ) -> None:
-    with ranges.open(store) as found:
-        site.forget()
-        site.faults[OBJECT] = serving.first(2, fault)
-        assert found.read(1000, 5000) == DATA[1000:6000]
-        assert site.asked[OBJECT] == 3
-        site.faults[OBJECT] = fault
-        with pytest.raises(RangeError, match=r"a\.bin: .*6 times; see to the server") as caught:
-            found.read(1000, 5000)
-    assert "\n" not in str(caught.value)
+    check_tried_again(site, OBJECT, store, fault, r"a\.bin")
 
 
 @pytest.mark.parametrize(

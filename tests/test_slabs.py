@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from byterefs.grid import chunk_span
+from byterefs.grid import chunk_span, misaligned
 from byterefs.model import Placement
-from byterefs.slabs import Slabs, boxes
+from byterefs.slabs import Slabs, all_aligned, boxes
 
 
 @st.composite
@@ -50,3 +50,30 @@ def test_a_year_of_equal_slabs_is_one_group():
     (like,) = boxes(Slabs.of(slabs, 2), (1, 2), 0, 365)
     assert like.length == 1
     assert np.array_equal(like.first, np.arange(365))
+
+
+@st.composite
+def anywhere(draw):
+    """Slabs inside an array, on chunks or off them, at its end or before it."""
+    chunks = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    shape = tuple(draw(st.integers(c, 9)) for c in chunks)
+    slabs = []
+    for i in range(draw(st.integers(0, 4))):
+        unit = [draw(st.sampled_from([1, c])) for c in chunks]
+        dest = tuple(
+            draw(st.integers(0, (n - 1) // u)) * u for n, u in zip(shape, unit, strict=True)
+        )
+        count = tuple(
+            draw(st.one_of(st.just(n - d), st.integers(1, n - d)))
+            for n, d in zip(shape, dest, strict=True)
+        )
+        offset = tuple(draw(st.integers(0, 2)) * u for u in unit)
+        slabs.append(Placement(f"s{i}", "v", offset, count, dest))
+    return shape, chunks, slabs
+
+
+@given(anywhere())
+def test_slabs_are_aligned_all_at_once_where_none_is_misaligned_by_itself(case):
+    shape, chunks, placements = case
+    found = [misaligned(shape, chunks, p.src_offset, p.count, p.dest) for p in placements]
+    assert all_aligned(Slabs.of(placements, 2), shape, chunks) is (found == [None] * len(found))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pystac
@@ -61,7 +62,8 @@ def collection(view: View, publication: Publication) -> pystac.Collection:
     """The dataset."""
     found = cube.cubes(view)
     spans = [span(view, c) for c in found]
-    boxes = [bounds(view, c) for c in found]
+    grids = [projected.projected(view, c) for c in found]
+    boxes = [bounds(view, c, grid) for c, grid in zip(found, grids, strict=True)]
     extent = pystac.Extent(
         pystac.SpatialExtent([cube.union(boxes)]),
         pystac.TemporalExtent([[min(s[0] for s in spans), max(s[1] for s in spans)]]),
@@ -76,7 +78,7 @@ def collection(view: View, publication: Publication) -> pystac.Collection:
         providers=providers(view),
         stac_extensions=[SCHEMA_URI],
         extra_fields={
-            "cube:dimensions": merged(dimensions(view, c) for c in found),
+            "cube:dimensions": merged(map(partial(dimensions, view), found, grids)),
             "cube:variables": merged(cube.variables(c) for c in found),
         },
     )
@@ -85,19 +87,23 @@ def collection(view: View, publication: Publication) -> pystac.Collection:
     return made
 
 
-def dimensions(view: View, found: Cube) -> dict[str, dict[str, Any]]:
+def dimensions(
+    view: View, found: Cube, grid: projected.Projected | None
+) -> dict[str, dict[str, Any]]:
     """``cube:dimensions`` of a cube, its x and y in the CRS of its grid.
 
     The datacube extension takes EPSG 4326 where a spatial dimension names none, so axes that are neither
     in degrees nor of a known projection are no spatial dimensions here.
     """
     out = cube.dimensions(view, found)
-    grid = projected.projected(view, found)
     for dimension in out.values():
-        if dimension.get("axis") in {"x", "y"} and "reference_system" not in dimension:
-            dimension |= {"type": "custom"} if grid is None else {"reference_system": grid.wkt}
-            if grid is None:
-                del dimension["axis"]
+        if dimension.get("axis") not in {"x", "y"} or "reference_system" in dimension:
+            continue
+        if grid is not None:
+            dimension["reference_system"] = grid.wkt
+        else:
+            dimension["type"] = "custom"
+            del dimension["axis"]
     return out
 
 
@@ -112,8 +118,8 @@ def merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def item(view: View, publication: Publication, found: Cube) -> pystac.Item:
     """A cube."""
     start, end = span(view, found)
-    box = bounds(view, found)
     grid = projected.projected(view, found)
+    box = bounds(view, found, grid)
     made = pystac.Item(
         id=item_id(view.dataset, found.group),
         geometry=None if box is None else polygon(box),
@@ -123,7 +129,7 @@ def item(view: View, publication: Publication, found: Cube) -> pystac.Item:
         end_datetime=end,
         properties={
             "title": f"{title(view)}: {found.group}" if found.group else title(view),
-            "cube:dimensions": dimensions(view, found),
+            "cube:dimensions": dimensions(view, found, grid),
             "cube:variables": cube.variables(found),
             **({} if grid is None else projection(grid)),
         },
@@ -134,13 +140,12 @@ def item(view: View, publication: Publication, found: Cube) -> pystac.Item:
     return made
 
 
-def bounds(view: View, found: Cube) -> list[float] | None:
+def bounds(view: View, found: Cube, grid: projected.Projected | None) -> list[float] | None:
     """The box of a cube: by its longitudes and latitudes, else by its projection; None where neither is known."""
     box = cube.bounds(view, found)
-    if box is not None:
+    if box is not None or grid is None:
         return box
-    grid = projected.projected(view, found)
-    return None if grid is None else grid.box
+    return grid.box
 
 
 def projection(grid: projected.Projected) -> dict[str, Any]:

@@ -42,9 +42,6 @@ from byterefs.emitters._icechunk_meta import (
     up_to_date,
     whole_key,
 )
-from byterefs.emitters._icechunk_meta import (
-    tip as tip,
-)
 from byterefs.emitters._icechunk_reader import (
     CONTAINERS,
     IcechunkReader,

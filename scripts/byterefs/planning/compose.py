@@ -136,8 +136,8 @@ class Composer:
             try:
                 if not (apart := consistency.unlike_lengths(self.physical, name, order, dim)):
                     consistency.check(name, order, way_out)
-                made[name] = maker.array(name)
-                made[name] = replace(made[name], refused=apart or made[name].refused)
+                found = maker.array(name)
+                made[name] = replace(found, refused=apart) if apart else found
             except PlanError as e:
                 if name in self.roles.needed:
                     raise
