@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import cftime
@@ -77,6 +78,12 @@ CASES = {
     "an offset in the units": ("standard", "f8", ([0], "hours since 2020-01-01 00:00:00 +05:30"), ([0], "hours since 2020-01-01 00:00:00")),
     "Zulu": ("standard", "f8", ([0], "hours since 2020-01-01T00:00:00Z"), ([0], "hours since 2020-01-01T05:30:00-01:00")),
     "units in capitals": ("standard", "i4", ([0], "Hours since 2020-01-01"), ([0], "hrs since 2020-01-02")),
+    "SINCE in capitals": ("standard", "i4", ([0], "days SINCE 2020-01-01"), ([0], "days  since  2020-01-02")),
+    "ten hours east and one and a half west": ("standard", "f8", ([0.5], "hours since 1990-01-01 00:00:00 +10"), ([0], "hours since 1990-01-02 00:00:00 -0130")),
+    "one zone that cftime passes over": ("standard", "i4", ([0], "hours since 1990-01-01 00:00:00 EST"), ([0], "hours since 1990-01-02 00:00:00 EST")),
+    "seconds with a fraction": ("standard", "f8", ([0.25], "seconds since 2020-01-01 00:00:0.5"), ([0.25], "seconds since 2020-01-01 00:01:00.25")),
+    "months of thirty days": ("360_day", "i4", ([0, 1], "months since 1900-01-01"), ([0], "months since 1900-04-01")),
+    "years of 365 days": ("noleap", "i4", ([0, 1], "common_years since 1900-01-01"), ([0], "common_years since 1903-01-01")),
     "negative": ("standard", "i4", ([-10], "days since 2020-01-01"), ([-10], "days since 2020-01-11")),
 }  # fmt: skip
 
@@ -117,6 +124,11 @@ def test_two_names_of_one_calendar_are_one_calendar(tmp_path, one, two):
         (([0], "days since 2020-01-01", "f4"), ([16777217], "seconds since 2020-01-01", "f8"), "dtype|cannot hold exactly"),
         (([0], "months since 2020-01-01", "f8"), ([0], "months since 2021-01-01", "f8"), "no fixed length"),
         (([0], "years since 2020-01-01", "f8"), ([0], "days since 2021-01-01", "f8"), "no fixed length"),
+        (([0], "hours since 2020-01-01", "i4"), ([0], "hours since 2020-01-02 00:00:00 EST", "i4"), r"1\.nc: time: '.* EST' ends in 'est', which readers do not agree on"),
+        (([0], "hours since 2020-01-01 00:00:00", "i4"), ([0], "hours since 2020-01-02 6", "i4"), r"ends in '6', which readers do not agree on"),
+        (([0], "hours since 2020-01-01 00:00:00 -3", "i4"), ([0], "hours since 2020-01-02 00:00:00", "i4"), r"1\.nc: time: '.* -3' ends in '-3', which readers"),
+        (([0], "hours since 2020-01-01", "i4"), ([0], "hours since 20200102", "i4"), r"count from no date of the form 2000-01-31"),
+        (([0], "days since 2020-00-00", "i4"), ([0], "days since 2021-00-00", "i4"), r"counts from no instant of the calendar 'standard' \(invalid month"),
         (([0], "days since 2020-01-01", "i2"), ([0], "days since 2220-01-01", "i2"), r"is 73048\.0 in .* which int16 cannot hold exactly"),
     ],
 )  # fmt: skip
@@ -129,6 +141,34 @@ def test_a_time_that_cannot_be_converted_exactly_is_refused_with_its_value(
     ]
     with pytest.raises(PlanError, match=message):
         build(tmp_path, files)
+
+
+@pytest.mark.parametrize(
+    ("unit", "days"),
+    [("nanoseconds", Fraction(1, 86_400 * 10**9)), ("ns", Fraction(1, 86_400 * 10**9)), ("weeks", Fraction(7))],
+)  # fmt: skip
+def test_units_that_cftime_does_not_have_are_converted_exactly_and_verified(tmp_path, unit, days):
+    steps = [int(7 / days), int(7 / days) + 1]
+    files = [
+        granule(
+            tmp_path / "in" / f"{n}.nc", steps, f"{unit} since 2020-01-{n:02}", None, "i8", False
+        )
+        for n in (1, 29)
+    ]
+    results = Results(tmp_path)
+    results.scan(files)
+    for form in ("sqlite", "vrt"):
+        time = results.proven(form, "time")
+        assert time.tolist() == [*steps, *(int(n + 28 / days) for n in steps)]
+
+
+def test_a_calendar_that_nobody_knows_is_kept_and_refused_where_it_would_be_converted(tmp_path):
+    same = [granule(tmp_path / f"{n}.nc", [n], "days since 2000-01-01", "lunar") for n in range(2)]
+    with build(tmp_path, same) as view:
+        assert view.arrays["time"].attrs["calendar"] == "lunar"
+    other = granule(tmp_path / "2.nc", [2], "days since 2000-01-02", "lunar")
+    with pytest.raises(PlanError, match=r"2\.nc: time: .*no instant of the calendar 'lunar'"):
+        build(tmp_path, [*same, other])
 
 
 @pytest.mark.parametrize(

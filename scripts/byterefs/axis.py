@@ -9,53 +9,12 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-import cftime
 import numpy as np
 
 from byterefs.errors import PlanError
+from byterefs.units import CALENDARS, Units, is_time
 
-MICROSECONDS = {
-    "microsecond": 1,
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-}
 PACKED = ("scale_factor", "add_offset", "_Unsigned")
-UNIT_NAMES = {
-    **{name: unit for unit in MICROSECONDS for name in (unit, unit + "s")},
-    **{"us": "microsecond", "ms": "millisecond", "s": "second", "sec": "second", "secs": "second"},
-    **{"min": "minute", "mins": "minute", "h": "hour", "hr": "hour", "hrs": "hour", "d": "day"},
-}
-"""CF's spellings of the units that have a fixed length; months and years have none"""
-
-
-CALENDARS = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
-"""CF's second names of calendars"""
-
-
-@dataclass(frozen=True)
-class Units:
-    """What a time coordinate counts in: ``days since 1978-01-01 12:00:00``, standard calendar."""
-
-    units: str
-    calendar: str
-
-    def step(self, where: str) -> int:
-        """Microseconds of one unit. Raises PlanError, naming ``where``, for months, years and unknown units."""
-        name = self.units.split()[0].lower()
-        if name not in UNIT_NAMES:
-            raise PlanError(
-                f"{where}: units {self.units!r} have no fixed length and cannot be converted exactly; "
-                f"build sources of other units as a dataset of their own"
-            )
-        return MICROSECONDS[UNIT_NAMES[name]]
-
-    @property
-    def reference(self) -> Any:
-        """The instant from which the units count."""
-        return cftime.num2date(0, self.units, self.calendar)
 
 
 def label(value: Any, units: Units | None) -> str:
@@ -63,8 +22,8 @@ def label(value: Any, units: Units | None) -> str:
     if units is None or not np.isfinite(value):
         return str(value)
     try:
-        when = cftime.num2date(value, units.units, units.calendar)
-    except (ValueError, OverflowError):
+        when = units.dates(value)
+    except PlanError:
         return f"{value} {units.units}"
     day, _, clock = when.isoformat().partition("T")
     return str(day if clock.startswith("00:00:00") else f"{day}T{clock.removesuffix(':00')}")
@@ -73,7 +32,7 @@ def label(value: Any, units: Units | None) -> str:
 def time_units(attrs: Any, inherited: Units | None = None) -> Units | None:
     """Units of a time coordinate; bounds without units of their own inherit (CF 7.1). None if not time."""
     units = attrs.get("units")
-    if not isinstance(units, str) or " since " not in units:
+    if not is_time(units):
         return inherited
     calendar = str(attrs.get("calendar", inherited.calendar if inherited else "standard")).lower()
     return Units(units, CALENDARS.get(calendar, calendar))
@@ -104,16 +63,17 @@ def convert(
             f"{where}: calendar {old.calendar!r}, and the sources before it have {new.calendar!r}; "
             f"build these sources as a dataset of their own"
         )
-    scale = Fraction(old.step(where), new.step(where))
-    delta = old.reference - new.reference
-    shift = (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    delta = old.after(new, where)
+    if delta == 0 and old.name == new.name:
+        return values
+    scale, shift = old.seconds(where) / new.seconds(where), delta / new.seconds(where)
     out = np.empty_like(values)
     marks = missing_marks(attrs)
     for i, value in enumerate(values.flat):
         if value in marks or not np.isfinite(value):
             out.flat[i] = value
             continue
-        exact = Fraction(value.item()) * scale + Fraction(shift, new.step(where))
+        exact = Fraction(value.item()) * scale + shift
         out.flat[i] = held_exactly(
             exact, values.dtype, f"{where}: {value} {old.units!r}", new.units
         )

@@ -301,7 +301,7 @@ def _fill_file_name(dataset: dict[str, Any], path: Path) -> None:
         raise ConfigError(
             f"{path}: scan.file_name.coordinate: there is no axis for it; name one in plan.concat"
         )
-    if rule.get("format") and " since " not in rule.get("units", ""):
+    if rule.get("format") and " since " not in rule.get("units", "").lower():
         raise ConfigError(
             f"{path}: scan.file_name.coordinate.units: {rule.get('units')!r} count no time, and `format` reads "
             f"a date; write for example `days since 1970-01-01`"

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import cftime
 import numpy as np
 
-from byterefs.axis import UNIT_NAMES, Units, time_units
+from byterefs.axis import time_units
 from byterefs.model import Array
+from byterefs.units import Units
 from byterefs.view import View
 
 DAILY_SHEET = 24
@@ -52,8 +53,7 @@ def time_axis(view: View, array: str) -> Array | None:
 def has_calendar(coordinate: Array) -> bool:
     """Whether the values of a coordinate can be told as dates."""
     units = time_units(coordinate.attrs)
-    fixed = units is not None and units.units.split()[0].lower() in UNIT_NAMES
-    return fixed and coordinate.values is not None
+    return units is not None and units.fixed and coordinate.values is not None
 
 
 def instants(coordinate: Array) -> list[cftime.datetime]:
@@ -86,7 +86,7 @@ def axes(view: View, array: str) -> list[Array]:
 
 def told(values: Any, units: Units) -> Any:
     """The instants of some values."""
-    return cftime.num2date(values.astype("f8"), units.units, units.calendar)
+    return units.dates(values.astype("f8"))
 
 
 def from_epoch(seconds: int) -> cftime.datetime:

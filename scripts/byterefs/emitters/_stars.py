@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from xml.sax.saxutils import quoteattr
 
-from byterefs.axis import UNIT_NAMES, time_units
+from byterefs.axis import time_units
 from byterefs.emitters import Place
 from byterefs.model import Array
 
@@ -118,11 +118,11 @@ def axis(dim: str, number: int, found: Array | None, grouped: bool) -> str:
 def is_time(found: Array) -> bool:
     """Whether R turns a coordinate's numbers into dates: the standard calendar, units of fixed length."""
     units = time_units(found.attrs)
-    if units is None or units.units.split()[0].lower() not in UNIT_NAMES:
+    if units is None or not units.fixed:
         return False
     # udunits is Julian before 1582, where the proleptic calendar is not
     return units.calendar == "standard" or (
-        units.calendar == "proleptic_gregorian" and units.reference.year > 1582
+        units.calendar == "proleptic_gregorian" and units.dates(0).year > 1582
     )
 
 

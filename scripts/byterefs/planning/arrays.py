@@ -19,6 +19,7 @@ from byterefs.planning.engines import Concat, Layout
 from byterefs.planning.physical import Physical, shared_attrs
 from byterefs.planning.roles import Roles, by_value
 from byterefs.slabs import Slabs, all_aligned
+from byterefs.units import Units
 
 
 class Maker:
@@ -209,7 +210,7 @@ class Maker:
             )
         return out
 
-    def units(self, name: str) -> axis.Units | None:
+    def units(self, name: str) -> Units | None:
         """Time units of a global array: its first source's; bounds without their own have their coordinate's."""
         having = [s for s in self.layout.order if name in self.physical.have[s]]
         if not having:

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 from byterefs import axis
-from byterefs.axis import Units
 from byterefs.discover import select
 from byterefs.errors import ByteRefsError, PlanError
 from byterefs.model import Array
@@ -23,6 +22,7 @@ from byterefs.planning.eras import Era, Stretch
 from byterefs.planning.physical import Physical
 from byterefs.planning.roles import NAMING, Roles, by_value
 from byterefs.planning.tiles import tiled
+from byterefs.units import Units
 
 log = logging.getLogger(__name__)
 

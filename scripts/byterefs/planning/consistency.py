@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from byterefs.axis import Units
 from byterefs.codecs import decisive
 from byterefs.errors import PlanError
 from byterefs.files import digest
 from byterefs.model import ArrayMeta
 from byterefs.planning.physical import Physical
+from byterefs.units import Units
 
 PACKING = (
     "scale_factor",

@@ -16,6 +16,7 @@ from byterefs.errors import PlanError
 from byterefs.model import ArrayMeta, Key, Placement
 from byterefs.planning import vrt_plan
 from byterefs.planning.physical import Physical
+from byterefs.units import Units
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Concat:
 
     dim: str
     coordinate: str
-    units: axis.Units | None
+    units: Units | None
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def find_concat(physical: Physical, chosen: Sequence[str], name: str) -> Concat:
 
 
 def coordinate_values(
-    physical: Physical, source: str, concat: Concat, units: axis.Units | None
+    physical: Physical, source: str, concat: Concat, units: Units | None
 ) -> np.ndarray:
     """A source's values along the concat axis, in ``units``."""
     if concat.coordinate not in physical.have[source]:
@@ -126,7 +127,7 @@ def check_length(source: str, meta: ArrayMeta, own: int, concat: Concat, steps: 
         )
 
 
-def first_units(physical: Physical, chosen: Sequence[str], concat: Concat) -> axis.Units | None:
+def first_units(physical: Physical, chosen: Sequence[str], concat: Concat) -> Units | None:
     """Units of the earliest source: the ones the global coordinate keeps."""
     if concat.units is None:
         return None

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from byterefs.axis import Units, time_units
+from byterefs.axis import time_units
 from byterefs.model import ArrayMeta, Source
 from byterefs.store import meta_record
+from byterefs.units import Units
 
 
 class Have(NamedTuple):

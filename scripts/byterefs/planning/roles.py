@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from byterefs import axis
 from byterefs.errors import PlanError
 from byterefs.planning.physical import Physical
+from byterefs.units import Units
 
 INLINE_BYTES = 16 * 2**20
 """a coordinate along the concat axis is inline up to this size, referenced beyond"""
@@ -55,7 +55,7 @@ class Roles:
         needed = (wanted | coords) if wanted else names
         return cls(frozenset((coords | scalars) - wanted), bounds, frozenset(needed))
 
-    def units(self, physical: Physical, source: str, array: str) -> axis.Units | None:
+    def units(self, physical: Physical, source: str, array: str) -> Units | None:
         """Time units of an array of a source; bounds without their own count as their coordinate does."""
         parent = self.bounds_of.get(array)
         inherited = None

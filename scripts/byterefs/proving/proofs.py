@@ -11,7 +11,6 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-import cftime
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +27,7 @@ from byterefs.proving.artefact import first_difference, refuse, short, value_at
 from byterefs.proving.fields import At
 from byterefs.proving.oracle import Block, Oracle, native
 from byterefs.proving.sample import Window
+from byterefs.units import Units, is_time
 from byterefs.urls import is_local, to_gdal, to_path
 from byterefs.view import View
 
@@ -188,14 +188,13 @@ def compare_coordinate(
         at = first_difference(own, answer.values)
         pair: tuple[Any, ...] = () if at is None else (own[at], answer.values[at])
     else:
-        (units, calendar), (source_units, source_calendar) = converted
+        ours, theirs = converted
         marks = missing_marks(array.attrs)
         at, pair = None, ()
         for i, (a, b) in enumerate(zip(own.ravel(), answer.values.ravel(), strict=True)):
             if a.tobytes() == b.tobytes() and (a in marks or not np.isfinite(a)):
                 continue  # missing in both, which is no time
-            one = cftime.num2date(a, units, calendar)
-            two = cftime.num2date(b, source_units, source_calendar)
+            one, two = ours.dates(a), theirs.dates(b)
             if a in marks or b in marks or one != two:
                 at, pair = unlinear(i, own.shape), (one, two)
                 break
@@ -250,20 +249,17 @@ class Axes:
         return compared
 
 
-Units = tuple[str, str]
-
-
 def time_units(
     view: View, array: Array, p: Placement, oracle: Oracle
 ) -> tuple[Units, Units] | None:
-    """(units, calendar) of the plan and of the source, if they are times in other units; else None.
+    """Units of the plan and of the source, if they are times in other units; else None.
 
     Bounds without units of their own count as the coordinate that names them (CF 7.1).
     """
     parents = [a for a in view.arrays.values() if a.era == array.era and bounds(a) & {array.own}]
     for a in (array, *parents):
         units = a.attrs.get("units")
-        if not isinstance(units, str) or " since " not in units:
+        if not isinstance(units, str) or not is_time(units):
             continue
         name = p.source_array if a is array else a.own
         own = oracle.text(p.source, name, "units")
@@ -271,7 +267,7 @@ def time_units(
             return None
         calendar = str(a.attrs.get("calendar", "standard"))
         theirs = oracle.text(p.source, name, "calendar") or "standard"
-        return (units, calendar), (own, theirs)
+        return Units(units, calendar.lower()), Units(own, theirs.lower())
     return None
 
 

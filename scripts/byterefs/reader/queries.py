@@ -186,7 +186,7 @@ def between(coordinate: NativeArray, text: str) -> NDArray[np.bool_]:
     """Where a coordinate's values lie in ``low/high``, both included; one value alone is both."""
     low, _, high = text.partition("/")
     values = coordinate.read(())
-    if " since " in str(coordinate.attrs.get("units", "")):
+    if " since " in str(coordinate.attrs.get("units", "")).lower():
         return between_dates(coordinate, values, low, high or low)
     try:
         ends = float(low), float(high or low)
@@ -215,8 +215,6 @@ def between_dates(
     coordinate: NativeArray, values: NDArray[Any], low: str, high: str
 ) -> NDArray[np.bool_]:
     """Where times lie from the start of ``low`` to the end of ``high``, in the coordinate's calendar."""
-    import cftime
-
     from byterefs.axis import time_units
 
     units = time_units(coordinate.attrs)
@@ -224,9 +222,7 @@ def between_dates(
         raise ByteRefsError(f"{coordinate.name}: its units are no time")
     real = unpacked(coordinate, values)
     there = np.isfinite(real)
-    times = cftime.num2date(
-        real[there], units.units, units.calendar, only_use_cftime_datetimes=True
-    )
+    times = units.dates(real[there])
     first = instant(coordinate.name, low, units.calendar, end=False)
     stop = instant(coordinate.name, high, units.calendar, end=True)
     inside = np.zeros(real.shape, bool)

@@ -12,10 +12,11 @@ from typing import Any
 import cftime
 import numpy as np
 
-from byterefs import axis
+from byterefs.axis import held_exactly
 from byterefs.errors import PlanError, ScanError
 from byterefs.model import Source, SourceArray, SourceScan
 from byterefs.scanners._derived import derived
+from byterefs.units import Units
 
 
 def groups(source: Source, rules: Mapping[str, Any]) -> dict[str, str]:
@@ -54,7 +55,7 @@ def coordinate(source: Source, concat: str, text: str, rule: Mapping[str, Any]) 
         if dtype.kind == "f" and not rule.get("format"):
             value = dtype.type(text)  # a decimal fraction means the float that prints so
         else:
-            value = axis.held_exactly(exact, dtype, what, units or "its own units")
+            value = held_exactly(exact, dtype, what, units or "its own units")
     except (ArithmeticError, ValueError) as error:
         raise ScanError(
             f"{what} is no {rule.get('format') or 'number'} ({error}); correct "
@@ -77,11 +78,9 @@ def coordinate(source: Source, concat: str, text: str, rule: Mapping[str, Any]) 
 
 def instant(text: str, rule: Mapping[str, Any], what: str) -> Fraction:
     """A date as a number of the rule's units. Raises ValueError if it is none, PlanError for odd units."""
-    units = axis.Units(str(rule["units"]), rule.get("calendar", "standard"))
-    step = units.step(what)
+    units = Units(str(rule["units"]), rule.get("calendar", "standard"))
     date = cftime.datetime.strptime(text, rule["format"], calendar=units.calendar)
-    delta = date - units.reference
-    return Fraction((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds, step)
+    return units.from_instant(date, what)
 
 
 def lifted(scan: SourceScan, along: SourceArray) -> SourceScan:
