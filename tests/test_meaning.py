@@ -161,6 +161,85 @@ def test_data_without_the_axis_that_no_scan_could_compare_is_refused(tmp_path, m
         building.build(tmp_path, granules(tmp_path, extra=field))
 
 
+def polar(longitude: Sequence[float]) -> Extra:
+    """A grid mapping whose pole lies elsewhere in the second source."""
+
+    def extra(nc, n):
+        crs = nc.createVariable("crs", "i4", ())
+        crs.setncatts({"grid_mapping_name": "polar_stereographic", "long_name": f"file {n}"})
+        crs.straight_vertical_longitude_from_pole = longitude[n]
+        nc["v"].grid_mapping = "crs"
+
+    return extra
+
+
+def test_a_grid_mapping_whose_numbers_change_is_refused_with_both(tmp_path):
+    files = granules(tmp_path, extra=polar((0.0, -45.0)))
+    words = (
+        r"1\.nc: array 'crs' has straight_vertical_longitude_from_pole -45\.0, and .*0\.nc has 0\.0"
+    )
+    with pytest.raises(PlanError, match=words):
+        building.build(tmp_path, files)
+    with pytest.raises(PlanError, match=words):
+        building.build(tmp_path, files, scan={"arrays": ["v"]})
+    with building.build(tmp_path, files, plan={"eras": "auto"}) as view:
+        kept = [view.arrays[f"{era}/crs"].attrs for era in view.eras]
+        assert [a["straight_vertical_longitude_from_pole"] for a in kept] == [0.0, -45.0]
+
+
+def test_a_grid_mapping_whose_name_for_people_changes_is_one(tmp_path):
+    files = granules(tmp_path, extra=polar((0.0, 0.0)))
+    with building.build(tmp_path, files) as view:
+        assert view.arrays["crs"].attrs["straight_vertical_longitude_from_pole"] == 0.0
+        assert "long_name" not in view.arrays["crs"].attrs
+
+
+@pytest.mark.parametrize(
+    ("name", "two"),
+    [("flag_meanings", ("land sea", "sea land")), ("positive", ("up", "down"))],
+)
+def test_flags_and_directions_that_mean_something_else_are_refused_with_both(tmp_path, name, two):
+    def extra(nc, n):
+        nc["v"].setncattr(name, two[n])
+
+    with pytest.raises(PlanError, match=rf"1\.nc: array 'v' has {name} {two[1]}, and .*0\.nc has"):
+        building.build(tmp_path, granules(tmp_path, extra=extra))
+
+
+def test_a_scalar_of_each_source_is_left_out_with_its_reason_though_data_names_it(tmp_path):
+    def issued(nc, n):
+        v = nc.createVariable("reftime", "f8", ())
+        v.setncatts({"units": UNITS[0], "bounds": "reftime_bnds"})
+        v[...] = n
+        nc.createVariable("reftime_bnds", "f8", ("nv",))[:] = [n, n + 1]
+        nc["v"].coordinates = "reftime"
+
+    files = granules(tmp_path, extra=issued)
+    with pytest.raises(
+        PlanError, match=r"1\.nc: array 'reftime' .* 1\.0 against 0\.0; .*scan\.arrays"
+    ):
+        building.build(tmp_path, files)
+    with building.build(tmp_path, files, scan={"arrays": ["v"]}) as view:
+        assert view.referenced() == ["v"]
+        assert not {"reftime", "reftime_bnds"} & set(view.arrays)
+
+
+def test_a_coordinate_that_drifts_in_its_last_bit_is_refused_with_eras_as_the_way_out(tmp_path):
+    def grid(nc, n):
+        y = nc.createVariable("y", "f4", ("y",))
+        y[:] = np.arange(1, 5, dtype="f4")
+        if n:
+            y[2] = np.nextafter(np.float32(3), np.float32(4))
+
+    files = granules(tmp_path, extra=grid)
+    words = r"1\.nc: array 'y' .*element 2 is 3\.000000238\d+ against 3\.0; .*plan\.eras: auto"
+    with pytest.raises(PlanError, match=words) as refusal:
+        building.build(tmp_path, files, scan={"arrays": ["v"]})
+    assert "scan.arrays" not in str(refusal.value)  # v brings its coordinates along
+    with building.build(tmp_path, files, plan={"eras": "auto"}) as view:
+        assert len(view.eras) == 2
+
+
 def test_a_time_without_units_beside_one_with_units_is_refused(tmp_path):
     with pytest.raises(PlanError, match="'time' has units"):
         building.build(tmp_path, granules(tmp_path, units=(UNITS[0], "days")))

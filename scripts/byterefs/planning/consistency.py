@@ -23,11 +23,15 @@ PACKING = (
     "_Unsigned",
     "flag_values",
     "flag_masks",
+    "flag_meanings",
 )
-MEANING = ("units", "calendar")
+MEANING = ("units", "calendar", "positive")
 RANGES = ("valid_min", "valid_max", "valid_range")
 DECISIVE = (*PACKING, *RANGES, *MEANING)
 """attributes without which stored values mean something else"""
+
+SYSTEMS = ("grid_mapping_name", "crs_wkt", "spatial_ref")
+"""text attributes of a grid mapping that say where pixels lie, beside its numbers"""
 
 Signature = dict[str, Any]
 
@@ -49,12 +53,24 @@ def signature(
     }
     for name in DECISIVE:
         out[name] = meta.attrs.get(name)
+    out |= system(meta)
     if units is not None:
         converted = "times, which are converted" if by_value else None
         out |= {"units": converted or units.units, "calendar": converted or units.calendar}
     if not by_value:
         out |= {"chunks": list(meta.chunks), "codec": decisive(meta.codec), "fill": meta.fill}
     return out
+
+
+def system(meta: ArrayMeta) -> Signature:
+    """What of a grid mapping decides where pixels lie: its numbers, and the texts that name a system."""
+    if not any(name in meta.attrs for name in SYSTEMS):
+        return {}
+    return {
+        name: value
+        for name, value in sorted(meta.attrs.items())
+        if name in SYSTEMS or not isinstance(value, str)
+    }
 
 
 STATIC = "values"
@@ -191,10 +207,11 @@ def check_static(
     if other is None:
         return
     where = differing(physical, array, first, other)
+    comes_along = coordinate and physical.meta(first, array).dims
     raise PlanError(
         f"{other}: array {array!r} has no axis {concat!r} and differs from that of {first}{where}; "
-        f"a grid that changes is another dataset: leave these sources out with source.pattern, "
-        f"or the array with scan.arrays"
+        f"a grid that changes is another dataset: say plan.eras: auto, or leave these sources out with "
+        f"source.pattern{'' if comes_along else ', or the array with scan.arrays'}"
     )
 
 

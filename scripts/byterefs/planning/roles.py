@@ -27,7 +27,7 @@ class Roles:
     coords: frozenset[str]
     bounds_of: Mapping[str, str]
     needed: frozenset[str]
-    """wanted arrays and what describes them; the rest (scalars that came along) may be left out"""
+    """wanted arrays and what they lie on; the rest (scalars that came along) may be left out"""
 
     @classmethod
     def of(cls, physical: Physical, chosen: Sequence[str], config: Mapping[str, Any]) -> Roles:
@@ -44,6 +44,7 @@ class Roles:
         scalars = {m.array for m in metas if not m.dims}
         coords = {m.array for m in metas if m.dims == (m.array.rsplit("/", 1)[-1],)}
         bounds: dict[str, str] = {}
+        mappings: set[str] = set()
         for m in metas:
             for attr in NAMING:
                 words = str(m.attrs.get(attr, "")).replace(":", " ").split()
@@ -52,7 +53,12 @@ class Roles:
                 coords |= found
                 if attr in ("bounds", "climatology"):
                     bounds |= dict.fromkeys(found, m.array)
-        needed = (wanted | coords) if wanted else names
+                elif attr == "grid_mapping":
+                    mappings |= found
+        # a scalar such as the time of a forecast is of one source; what an array lies on is of all
+        loose = scalars - mappings
+        loose |= {b for b, of in bounds.items() if of in loose}
+        needed = (wanted | (coords - loose)) if wanted else names
         return cls(frozenset((coords | scalars) - wanted), bounds, frozenset(needed))
 
     def units(self, physical: Physical, source: str, array: str) -> Units | None:
