@@ -75,7 +75,7 @@ def test_sizes_are_those_of_the_files(made: tuple[Announced, Path]) -> None:
 
 def test_verification_shows_every_form_and_target(made: tuple[Announced, Path]) -> None:
     text = said(made[1] / "verification.html")
-    assert text.count("equal, via access") == 4
+    assert text.count("equal, bytes read from the archive") == 4
     assert "reference table, Parquet" in text
 
 

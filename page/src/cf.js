@@ -61,8 +61,8 @@ export function unpacking(row) {
   const missing = [row.fill, attrs._FillValue, attrs.missing_value].map(number).filter((x) => x !== undefined && !Number.isNaN(x))
   const unsigned = String(attrs._Unsigned).toLowerCase() === 'true'
   const wrap = (x) => (unsigned && x < 0 ? x + 2 ** (8 * Number(row.dtype.slice(2))) : x)
-  const scale = number(attrs.scale_factor) ?? 1
-  const offset = number(attrs.add_offset) ?? 0
+  const scale = finite(number(attrs.scale_factor)) ?? 1
+  const offset = finite(number(attrs.add_offset)) ?? 0
   return {
     scale,
     offset,
@@ -71,6 +71,11 @@ export function unpacking(row) {
     unsigned,
     valid: validRange(row, scale, offset, wrap),
   }
+}
+
+/** A number that scales; what is text, or NaN, scales nothing. */
+function finite(x) {
+  return Number.isFinite(x) ? x : undefined
 }
 
 /** Lowest and highest valid stored number (CF 2.5.1): given as stored where the attribute has the array's type, else as values. */

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from byterefs.catalogue import cube, page, times
+from byterefs.codecs import plain_number
 from byterefs.errors import VerifyError
 from byterefs.files import digest, replacing
 from byterefs.model import Array
@@ -27,6 +28,7 @@ LARGEST = 4_000
 """rows and columns of a quick look; of a larger plane its middle"""
 MASKS = ("_FillValue", "missing_value")
 VALID = "valid_range"
+NUMERIC = {*MASKS, VALID, "valid_min", "valid_max", "scale_factor", "add_offset"}
 """of stored numbers where it has the array's own type, else of values (CF 2.5.1)"""
 
 
@@ -117,7 +119,7 @@ def proofs(verified: Sequence[Path]) -> list[tuple[str, list[str], list[list[str
     rows = []
     for path in sorted(verified):
         proof = page.proof(path.stem, read(path))
-        result = f"equal, via {proof.via}" if proof.verified else "not verified"
+        result = f"equal, {proof.via}" if proof.verified else "not verified"
         rows.append([proof.words, path.parent.name, result, f"{proof.rows:,}", f"{proof.values:,}"])
     columns = ["Form", "Target", "Result", "References compared", "Values compared"]
     return [("Forms against the source files", columns, rows)]
@@ -182,20 +184,26 @@ def plane(view: View, array: Array) -> NDArray[np.float64]:
 
 def physical(stored: NDArray[Any], array: Array) -> NDArray[np.float64]:
     """Stored values scaled as CF has it, NaN where missing or outside the valid range."""
-    attrs = array.attrs
+    attrs = {key: numbers(array.attrs[key]) for key in array.attrs.keys() & NUMERIC}
     missing = np.zeros(stored.shape, bool)
     for name in MASKS:
-        if name in attrs:
-            missing |= np.isin(stored, np.asarray(attrs[name], "f8"))
-    if str(attrs.get("_Unsigned", "")).lower() == "true":
+        missing |= np.isin(stored, attrs.get(name, ()))
+    if str(array.attrs.get("_Unsigned", "")).lower() == "true":
         stored = stored.view(np.dtype(f"u{stored.dtype.itemsize}"))
-    values = stored * float(attrs.get("scale_factor", 1)) + float(attrs.get("add_offset", 0))
+    scale, offset = ([*attrs.get(k, ()), d][0] for k, d in (("scale_factor", 1), ("add_offset", 0)))
+    values = stored * float(scale) + float(offset)
     for name, i, beyond in (("valid_min", 0, np.less), ("valid_max", -1, np.greater)):
-        name = VALID if VALID in attrs else name
-        if name in attrs:
+        name = VALID if attrs.get(VALID) else name
+        if attrs.get(name):
             own = array.attr_dtypes.get(name, array.dtype)[1:] == array.dtype[1:]
-            missing |= beyond(stored if own else values, float(np.ravel(attrs[name])[i]))
+            missing |= beyond(stored if own else values, attrs[name][i])
     return np.where(missing, np.nan, values.astype("f8"))
+
+
+def numbers(value: Any) -> list[int | float]:
+    """The numbers of an attribute: none where it is text, which neither scales nor masks."""
+    items = map(plain_number, value if isinstance(value, list) else [value])
+    return [x for x in items if isinstance(x, int | float)]
 
 
 def extent(view: View, array: Array, shape: tuple[int, ...]) -> tuple[float, float, float, float]:

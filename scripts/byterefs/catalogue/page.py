@@ -51,6 +51,11 @@ TOLD = (
     "history",
 )
 """root attributes that the page shows"""
+VIA: Mapping[str, str] = {
+    "access": "bytes read from the archive",
+    "public": "public copies asked too",
+}
+"""what `verified_via` of a receipt means"""
 GAPS_SHOWN = 12
 BRIEF = 320
 """characters of the summary at the top, about"""
@@ -211,11 +216,16 @@ def variable(array: Array) -> dict[str, str]:
 
 def packing(attrs: Mapping[str, Any]) -> str:
     """How a stored value becomes a physical one."""
-    scale, offset = attrs.get("scale_factor"), attrs.get("add_offset")
-    if scale is None and offset is None:
+    scale, offset = (figure(attrs.get(key)) for key in ("scale_factor", "add_offset"))
+    if not scale and not offset:
         return ""
-    text = "stored" if scale is None else f"stored × {scale:.7g}"
-    return text if not offset else f"{text} + {offset:.7g}"
+    text = f"stored × {scale}" if scale else "stored"
+    return f"{text} + {offset}" if offset not in ("", "0") else text
+
+
+def figure(value: Any) -> str:
+    """A number of an attribute, or what stands in its place; "" for none."""
+    return "" if value is None else f"{value:.7g}" if isinstance(value, int | float) else str(value)
 
 
 def tabs(publication: Publication) -> list[tuple[str, list[tuple[str, list[str]]]]]:
@@ -246,7 +256,7 @@ def proof(form: str, receipt: Mapping[str, Any]) -> Proof:
         bool(receipt["verified"]),
         int(receipt.get("rows_compared", 0)),
         int(receipt.get("values_compared", 0)),
-        str(receipt.get("verified_via", "")),
+        VIA.get(str(receipt.get("verified_via", "")), ""),
     )
 
 
