@@ -201,12 +201,14 @@ def test_the_root_catalogue_in_a_directory_leads_to_each_collection_over_http(
     announced: Announced, tmp_path: Path
 ) -> None:
     where = announced.folder / "all"
-    assert catalogued(announced, tmp_path, {"to": str(where)})["put"] == 3
+    assert catalogued(announced, tmp_path, {"to": str(where)})["put"] == 4
     left = where / "other/data.bin"
     left.parent.mkdir()
     left.write_bytes(b"kept")
-    assert catalogued(announced, tmp_path, {"to": str(where)})["unchanged"] == 3
-    assert sorted(covers(where)) == ["catalog.json", "other/data.bin", "sds.csv", "sds.parquet"]
+    assert catalogued(announced, tmp_path, {"to": str(where)})["unchanged"] == 4
+    assert sorted(covers(where)) == [
+        "catalog.html", "catalog.json", "other/data.bin", "sds.csv", "sds.parquet",
+    ]  # fmt: skip
     root = pystac.Catalog.from_file(f"{announced.at}/all/catalog.json")
     (child,) = root.get_children()
     assert [item.bbox for item in child.get_items()] == [[-180, -85, 180, 85]]
@@ -218,9 +220,9 @@ def test_the_root_catalogue_in_a_bucket_is_read_by_everybody(
 ) -> None:
     bucket, endpoint = s3_environment.bucket("catalogue", public=True), s3_environment.endpoint
     where = {"to": f"s3://{bucket}/a b/all", "endpoint": endpoint}
-    assert catalogued(announced, tmp_path, where)["put"] == 3
-    assert catalogued(announced, tmp_path, where)["unchanged"] == 3
-    names = ("catalog.json", "sds.csv", "sds.parquet")
+    assert catalogued(announced, tmp_path, where)["put"] == 4
+    assert catalogued(announced, tmp_path, where)["unchanged"] == 4
+    names = ("catalog.html", "catalog.json", "sds.csv", "sds.parquet")
     assert sorted(s3_environment.keys(bucket)) == [f"a b/all/{name}" for name in names]
     root = pystac.Catalog.from_file(f"{endpoint}/{bucket}/a%20b/all/catalog.json")
     assert [child.id for child in root.get_children()] == ["demo"]

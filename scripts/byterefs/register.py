@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from byterefs import urls
-from byterefs.catalogue import page, sds, stac
+from byterefs.catalogue import page, root, sds, stac, times
 from byterefs.catalogue.announced import Publication, publication
 from byterefs.errors import RegisterError
 from byterefs.files import covers, digest, replacing, write_json
@@ -52,6 +52,7 @@ def run(
                 "address": made.base,
                 "collection": f"{made.base}/{COLLECTION}",
                 "mirror_of": made.mirror_of,
+                "span": times.span(view, view.shown),
                 "title": view.title or view.dataset,
                 "version": made.version,
             }
@@ -150,31 +151,35 @@ def sweep(folder: Path, names: set[str]) -> None:
 # --- over all datasets -----------------------------------------------------------------------------
 
 
-CATALOGUE = ("sds.csv", "sds.parquet", "catalog.json")
+CATALOGUE = ("sds.csv", "sds.parquet", "catalog.json", "catalog.html")
 """the files over all datasets, in the order in which they are placed"""
 
 
 def catalogue(
     receipt: Path, *, announced: Sequence[Path], where: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The root catalogue and one table of sds over all datasets, beside RECEIPT; gives back the counts.
+    """The root catalogue, its page and one table of sds over all datasets, beside RECEIPT; gives back the counts.
 
     ``announced`` are the receipts of `register`. Of a dataset's publications the first that is no mirror
     is its child. ``where`` is the place that they are brought to, if the config names one. Raises
     RegisterError if readers of that place cannot reach a dataset.
     """
-    children, rows = {}, []
+    children, rows, shown = {}, [], []
     for path in announced:
         found = read(path)["announced"]
-        for name in found:
-            rows += sds.from_csv((path.parent / name / "sds.csv").read_bytes())
-        own = [p for p in found.values() if not p["mirror_of"]]
+        told = {n: sds.from_csv((path.parent / n / "sds.csv").read_bytes()) for n in found}
+        rows += [row for name in found for row in told[name]]
+        own = [n for n, p in found.items() if not p["mirror_of"]]
         if own:
-            children[path.parents[1].name] = (own[0]["title"], own[0]["collection"])
+            dataset, first = path.parents[1].name, found[own[0]]
+            children[dataset] = (first["title"], first["collection"])
+            shown.append(listed(dataset, first, told[own[0]]))
     folder = receipt.parent
     if where:
         reachable(children, str(where["to"]))
     write_json(folder / "catalog.json", stac.catalogue(children))
+    with replacing(folder / "catalog.html") as part:
+        part.write_text(root.render(sorted(shown)), encoding="utf-8")
     with replacing(folder / "sds.csv") as part:
         part.write_bytes(sds.as_csv(rows))
     with replacing(folder / "sds.parquet") as part:
@@ -185,6 +190,20 @@ def catalogue(
     covered = {name: sha for name, sha in covers(folder).items() if name in CATALOGUE}
     write_json(receipt, {"stage": "register", "counts": counts, "covers": covered})
     return counts
+
+
+def listed(dataset: str, found: Mapping[str, Any], rows: Sequence[sds.Row]) -> root.Dataset:
+    """A dataset as the page over all datasets shows it."""
+    forms = {row.name.rpartition(".")[2] for row in rows}
+    return root.Dataset(
+        dataset,
+        found["title"],
+        found["span"],
+        tuple(page.WORDS[form] for form in page.FORMS if form in forms),
+        found["version"],
+        f"{found['address']}/{PAGE}",
+        found["collection"],
+    )
 
 
 def reachable(children: Mapping[str, tuple[str, str]], to: str) -> None:

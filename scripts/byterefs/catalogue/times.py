@@ -71,6 +71,15 @@ def numbers(coordinate: Array) -> Any:
     return values * float(scale or 1) + float(offset or 0)
 
 
+def span(view: View, array: str) -> str:
+    """First and last step of an array in words; "" without a time axis."""
+    found = steps(view, array)
+    if not found:
+        return ""
+    first, last = (text(at, whole_days=daily(found)) for at in (found[0], found[-1]))
+    return first if first == last else f"{first} to {last}"
+
+
 def steps(view: View, array: str) -> list[cftime.datetime]:
     """The steps of an array in all of its eras, sorted; none without a time axis."""
     return sorted({step for axis in axes(view, array) for step in instants(axis)})
