@@ -18,16 +18,25 @@ from byterefs.emitters._icechunk_reader import (
     own_endpoints,
     stored_config,
 )
+from byterefs.errors import EmitError
 from byterefs.files import canonical, digest
 from byterefs.model import Array
 from byterefs.view import View
 from byterefs.zarr_meta import groups, refuse_codec, registering, zarr3_array, zarr3_group
 
 FORM = "icechunk"
+UNNAMED = frozenset(("", ".", "..", "zarr.json"))
+"""parts of a name that are no key of a Zarr store, or its metadata"""
 
 
 def coverage(array: Array) -> dict[str, bool | str]:
     """Which readers decode the array from this form; EmitError if none can."""
+    parts = array.array.split("/")
+    if "\\" in array.array or not UNNAMED.isdisjoint(parts):
+        raise EmitError(
+            f"{array.array}: zarr takes a backslash for a group's slash, and dots or zarr.json for no name; the forms "
+            f"sqlite, vrt and parquet can hold it: leave the array or the form icechunk out"
+        )
     refuse_codec(array, FORM)
     zarr3_array(array)
     lost = sorted(

@@ -49,7 +49,6 @@ from byterefs.emitters._icechunk_reader import (
     stored_config,
 )
 from byterefs.emitters._parts import OPENING, Flat, inline_values
-from byterefs.errors import EmitError
 from byterefs.files import covers, write_json_if_changed
 from byterefs.view import View
 
@@ -90,11 +89,6 @@ def emit(
 
 def check(view: View, array: str) -> None:
     """Raise EmitError for an array that Zarr v3 or numcodecs cannot express."""
-    if "\\" in array:
-        raise EmitError(
-            f"{array}: zarr takes a backslash for a group's slash; the forms sqlite, vrt and parquet can hold "
-            f"it: leave the array or the form icechunk out"
-        )
     coverage(view.arrays[array])
 
 

@@ -44,6 +44,7 @@ DTYPE_ATTRIBUTE = "byterefs_dtype"
 """what an array is where its VRT says otherwise: ``|S7`` is Byte with a dimension of 7, ``<i2`` may be UInt16"""
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """characters that no XML document may have"""
+BREAKS = {c: f"&#{ord(c)};" for c in "\t\n\r"}
 NAMED = {"scale_factor": "Scale", "add_offset": "Offset", "units": "Unit"}
 
 
@@ -165,6 +166,8 @@ def exact(value: Any) -> bool:
 
 def cannot(a: Array) -> str | None:
     """Why an array cannot be in a VRT, as part of a sentence; None if it can."""
+    if not all(map(holds, (a.array, *a.dims, *(p.source_array for p in a.placements)))):
+        return "its name, or that of a dimension, has a character that no XML document may have"
     if a.dtype[1] != "S" and a.dtype[1:] not in GDAL_TYPES:
         return f"its dtype {a.dtype} has no name in GDAL's VRT"
     netcdf = half_by_netcdf(a)
@@ -265,8 +268,8 @@ def sources(a: Array, published: Callable[[str], str]) -> Iterator[str]:
 
 @lru_cache(maxsize=2**17)
 def escaped(name: str) -> str:
-    """A source, or an array in it, as XML text."""
-    return escape(name)
+    """A source, or an array in it, as XML text on one line."""
+    return escape(name, BREAKS)
 
 
 def indented(lines: Iterable[str], by: str = "  ") -> Iterator[str]:
@@ -309,7 +312,7 @@ def spaced(text: str) -> str:
     """XML text that keeps white space: what leads unescaped is dropped by GDAL, line breaks are the file's own."""
     start = len(text) - len(text.lstrip())
     lead = "".join(f"&#{ord(c)};" for c in text[:start])
-    return lead + escape(text[start:], {c: f"&#{ord(c)};" for c in "\t\n\r"})
+    return lead + escape(text[start:], BREAKS)
 
 
 def number(value: Any) -> str:
