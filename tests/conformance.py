@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from byterefs import codecs, grid, scanners
+from byterefs import codecs, grid, literals, scanners
 from byterefs.errors import ScanError
 from byterefs.model import ABSENT, Source, SourceArray, SourceScan
 from granules import Granule
@@ -43,7 +43,7 @@ def stored_bytes(path: Path, item: SourceArray, key: tuple[int, ...]) -> bytes |
 def assembled(path: Path, item: SourceArray) -> np.ndarray:
     """The whole array decoded from its references, fill where a chunk is absent."""
     meta = item.meta
-    fill = codecs.fill_value(meta.fill, meta.dtype)
+    fill = literals.fill_value(meta.fill, meta.dtype)
     out = np.full(meta.shape, 0 if fill is None else fill, meta.dtype)
     for key in np.ndindex(grid.chunk_grid(meta.shape, meta.chunks)):
         raw = stored_bytes(path, item, key)

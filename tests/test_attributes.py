@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from byterefs import emitters
-from byterefs.codecs import attr_value
+from byterefs.literals import attr_value
 from byterefs.planning import vrt_plan
 from forms import Results
 from test_vrt import opened, rich

@@ -36,7 +36,8 @@ def imported(path: Path) -> set[str]:
 IMPORTS = {name(path): imported(path) for path in MODULES}
 ORDER = [
     {"errors", "model", "files", "progress", "locks"},
-    {"urls", "access", "grid", "grib", "hdf5_filters", "codecs", "config", "receipts", "units", "axis"},
+    {"urls", "access", "grid", "grib", "hdf5_filters", "literals", "codecs", "config", "receipts"},
+    {"units", "axis"},
     {"discover", "scanners", "scan", "store", "kept", "chunks", "slabs", "rows", "planning", "plan"},
     {"view"},
     {"emitters", "zarr_meta", "reader", "drb_topic"},

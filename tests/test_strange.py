@@ -13,9 +13,9 @@ import gribs
 import strange
 from byterefs import axis, scanners
 from byterefs.errors import ScanError
+from byterefs.literals import cf_fill
 from byterefs.model import Array, Source
 from byterefs.planning import vrt
-from byterefs.zarr_meta import cf_fill
 from forms import Results
 from test_census import taken
 

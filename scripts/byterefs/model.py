@@ -51,7 +51,7 @@ class ArrayMeta:
     dtype: str
     """numpy's ``dtype.str`` of the stored bytes: ``<i2``, ``>f4``, ``|u1``, ``|S8``"""
     fill: str | None
-    """storage fill as text (see :func:`codecs.fill_text`); None where the source defines none"""
+    """storage fill as text (see :func:`literals.fill_text`); None where the source defines none"""
     codec: Mapping[str, Any]
     """``{"compressor": …, "filters": […]}``: Zarr v2 ids in pipeline (encoding) order"""
     info: str

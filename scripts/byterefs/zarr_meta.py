@@ -19,18 +19,9 @@ from zarr.errors import UnknownCodecError
 from zarr.registry import get_codec_class
 
 from byterefs import grib
-from byterefs.codecs import (
-    GRIB,
-    IMAGE,
-    PREDICTORS,
-    attr_value,
-    fill_text,
-    fill_value,
-    numcodecs_refusal,
-    pipeline,
-    zarr3_refusal,
-)
+from byterefs.codecs import GRIB, IMAGE, PREDICTORS, numcodecs_refusal, pipeline, zarr3_refusal
 from byterefs.errors import EmitError
+from byterefs.literals import cf_fill, fill_text, fill_value
 from byterefs.model import Array, Key
 
 
@@ -58,28 +49,6 @@ def zero(array: Array) -> np.generic:
     """Zero in the array's dtype; an empty string for text."""
     scalar: np.generic = np.zeros(1, array.dtype)[0]
     return scalar
-
-
-def cf_fill(array: Array) -> np.generic | None:
-    """The CF ``_FillValue`` in the array's dtype; None where the source has none that the dtype can hold.
-
-    CF has one value: a list of several, text for numbers or numbers for text are none.
-    """
-    kind, raw = np.dtype(array.dtype), array.attrs.get("_FillValue")
-    if raw is None or isinstance(raw, list) or kind.kind == "V":
-        return None
-    value = attr_value(raw, array.attr_dtypes.get("_FillValue", array.dtype))
-    if isinstance(value, str) != (kind.kind == "S"):
-        return None
-    given = np.asarray(value.encode("latin-1") if isinstance(value, str) else value).reshape(-1)
-    with np.errstate(invalid="ignore", over="ignore"):
-        scalar: np.generic = given.astype(kind)[0]
-    if kind.kind == "S":
-        return scalar
-    # ROMS has a float32 _FillValue of 1e37 on packed int16, which no stored value can equal and
-    # which xarray 2026.9 cannot read: Zarr forms leave it out
-    held = scalar == given[0] or (kind.kind in "fc" and bool(np.isnan(given[0])))
-    return scalar if held else None
 
 
 def attributes(array: Array) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from osgeo import gdal
 
 import granules
 from building import build
-from byterefs import codecs, scanners
+from byterefs import codecs, literals, scanners
 from byterefs.errors import ScanError
 from byterefs.model import ABSENT, Source, SourceArray, SourceScan
 from conformance import ScannerTests, assembled, by_value, stored_bytes
@@ -524,7 +524,7 @@ def test_a_fill_is_exact_or_refused(
             scanned(path)
         return
     item = scanned(path).arrays["v"]
-    fill = codecs.fill_value(item.meta.fill, item.meta.dtype)
+    fill = literals.fill_value(item.meta.fill, item.meta.dtype)
     assert fill is not None
     assert fill.tobytes() == expected.tobytes()
     assert by_value(item).tobytes() == np.full(3, expected).tobytes()

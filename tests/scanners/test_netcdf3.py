@@ -18,7 +18,7 @@ from osgeo import gdal
 
 import forms
 from building import build
-from byterefs import codecs, scanners
+from byterefs import codecs, literals, scanners
 from byterefs.errors import PlanError, ScanError
 from byterefs.model import ABSENT, SourceArray, SourceScan
 from byterefs.scanners import _netcdf3_header
@@ -310,7 +310,7 @@ def test_attributes_keep_their_values_and_types(tmp_path: Path) -> None:
     assert (dict(meta.attrs), dict(meta.attr_dtypes)) == (found.root, found.root_dtypes)
     assert set(theirs) == set(meta.attrs) == set(attrs)
     for name, value in theirs.items():
-        ours = codecs.attr_value(meta.attrs[name], meta.attr_dtypes[name])
+        ours = literals.attr_value(meta.attrs[name], meta.attr_dtypes[name])
         assert isinstance(value, str) or ours.dtype == value.dtype
         np.testing.assert_array_equal(ours, value)
 
@@ -340,7 +340,7 @@ def test_fill_is_declared_or_netcdfs_own(tmp_path: Path, dtype: str) -> None:
     default = netCDF4.default_fillvals[dtype]
     default = default.encode() if isinstance(default, str) else default
     for name, value in (("own", default), ("declared", declared)):
-        ours = codecs.fill_value(found[name].fill, found[name].dtype)
+        ours = literals.fill_value(found[name].fill, found[name].dtype)
         assert ours == np.array([value], found[name].dtype)[0]
 
 
@@ -354,7 +354,7 @@ def test_a_fill_of_another_type_is_no_fill(tmp_path: Path) -> None:
     found = {n: i.meta for n, i in scanned(made.path).arrays.items()}
     assert found["v"].attrs["_FillValue"] == 7
     default = np.float32(netCDF4.default_fillvals["f4"])
-    assert {codecs.fill_value(m.fill, m.dtype) for m in found.values()} == {default}
+    assert {literals.fill_value(m.fill, m.dtype) for m in found.values()} == {default}
 
 
 @pytest.mark.parametrize("format", VERSIONS)

@@ -13,7 +13,7 @@ import pytest
 import tifffile
 from osgeo import gdal, osr
 
-from byterefs import codecs, scanners
+from byterefs import codecs, literals, scanners
 from byterefs.errors import ByteRefsError, ScanError
 from byterefs.grid import chunk_grid
 from byterefs.model import ABSENT, SourceArray
@@ -322,7 +322,7 @@ def test_sparse_tiles_read_as_nodata_as_gdal_reads_them(
     path = write(tmp_path / "n.tif", np.zeros((32, 32), kind), nodata=nodata, keep=False, **options)
     item = data(path)
     assert item.meta.fill == fill
-    assert codecs.attr_json(codecs.fill_value(fill, kind))[0] == item.meta.attrs["_FillValue"]
+    assert literals.attr_json(literals.fill_value(fill, kind))[0] == item.meta.attrs["_FillValue"]
     assert equal_to_gdal(path, item)
 
 

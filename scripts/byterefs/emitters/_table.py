@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from byterefs.access import ranges
-from byterefs.codecs import decode, fill_value
+from byterefs.codecs import decode
 from byterefs.emitters import Described
 from byterefs.errors import EmitError
 from byterefs.grid import chunk_window
+from byterefs.literals import fill_value
 from byterefs.model import Key
 
 

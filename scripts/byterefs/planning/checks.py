@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from byterefs.codecs import fill_value, same_number
 from byterefs.errors import PlanError
+from byterefs.literals import fill_value, same_number
 from byterefs.model import Array, ArrayMeta, Key, Placement
 from byterefs.planning import consistency
 

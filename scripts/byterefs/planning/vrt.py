@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 
 from byterefs.axis import time_units
-from byterefs.codecs import fill_value, plain_number, same_number
+from byterefs.literals import fill_value, plain_number, same_number
 from byterefs.model import Array, Key
 from byterefs.planning import driver, raster
 from byterefs.planning.dimensions import Declared, declared, extents, folder, of_text, reference

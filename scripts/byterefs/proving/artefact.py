@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs.codecs import fill_text, fill_value, pipeline
+from byterefs.codecs import pipeline
 from byterefs.emitters import Described, Reader, Rows
 from byterefs.errors import ByteRefsError, VerifyError
 from byterefs.grid import unlinear
+from byterefs.literals import cf_fill, fill_text, fill_value
 from byterefs.model import Array, Key, Refs
 from byterefs.planning.vrt import flat, holds
 from byterefs.proving.oracle import native
 from byterefs.proving.spelling import as_dtype, same_attribute, same_bits
 from byterefs.view import View
-from byterefs.zarr_meta import cf_fill
 
 
 def refuse(form: str, array: str, what: str, published: Any, expected: Any) -> VerifyError:

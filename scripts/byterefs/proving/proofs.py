@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from byterefs.access import ranges
 from byterefs.axis import missing_marks
-from byterefs.codecs import fill_value
 from byterefs.emitters import Reader
 from byterefs.errors import RangeError, VerifyError
 from byterefs.grid import chunk_window, linear, unlinear
+from byterefs.literals import fill_value
 from byterefs.model import Array, Key, Placement, Refs, Source
 from byterefs.planning import vrt
 from byterefs.planning.dimensions import folder

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from byterefs import urls
-from byterefs.codecs import attr_value
+from byterefs.literals import attr_value
 from byterefs.model import Array
 
 SPELLED: Mapping[str, Callable[[str], str]] = {

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs.codecs import attr_value
 from byterefs.errors import ByteRefsError
+from byterefs.literals import attr_value
 from byterefs.reader.fetch import Request, requests
 from byterefs.reader.table import Ref
 from byterefs.reader.windows import NativeArray

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from osgeo import gdal
 
-from byterefs import codecs
+from byterefs import codecs, literals
 from byterefs.access import vsi
 from byterefs.errors import ByteRefsError, ScanError
 from byterefs.grid import chunk_grid, chunk_window
@@ -123,7 +123,7 @@ class Node:
         }
         for name, value in spare.items():
             if value is not None and name not in found:
-                found[name], dtypes[name] = codecs.attr_json(value)
+                found[name], dtypes[name] = literals.attr_json(value)
         return found, dtypes
 
     def read(self, start: Sequence[int], count: Sequence[int]) -> NDArray[Any]:
@@ -142,7 +142,7 @@ def attributes(found: Sequence[Any]) -> Attributes:
         value = each.Read()
         name = gdal.GetDataTypeName(kind.GetNumericDataType())
         number = kind.GetClass() == gdal.GEDTC_NUMERIC and name in NUMPY
-        pairs[each.GetName()] = codecs.attr_json(
+        pairs[each.GetName()] = literals.attr_json(
             np.array(value, NUMPY[name])[()] if number else value
         )
     return {n: v for n, (v, _) in pairs.items()}, {n: d for n, (_, d) in pairs.items()}
@@ -278,7 +278,7 @@ class Look:
         """The metadata of an array."""
         attrs, dtypes = node.attributes
         fill = node.array.GetNoDataValue()
-        text = None if fill is None else codecs.fill_text(np.array([fill], dtype)[0])
+        text = None if fill is None else literals.fill_text(np.array([fill], dtype)[0])
         return ArrayMeta(
             array=node.name,
             dims=node.dims,

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from byterefs.access import ranges
 from byterefs.access.ranges import Local, Ranges
-from byterefs.codecs import decode, fill_value, numcodecs_refusal
+from byterefs.codecs import decode, numcodecs_refusal
 from byterefs.errors import RangeError, ScanError
 from byterefs.grid import chunk_grid, chunk_window
+from byterefs.literals import fill_value
 from byterefs.model import ABSENT, ArrayMeta, Ints, Key, Source, SourceArray
 
 SLAB = 4096

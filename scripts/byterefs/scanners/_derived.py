@@ -7,14 +7,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from byterefs import codecs
+from byterefs import codecs, literals
 from byterefs.model import ArrayMeta, SourceArray
 from byterefs.scanners._common import Attributes, record
 
 
 def attributes(found: Mapping[str, Any]) -> Attributes:
     """Values as JSON, and their dtypes, sorted by name."""
-    pairs = {name: codecs.attr_json(value) for name, value in sorted(found.items())}
+    pairs = {name: literals.attr_json(value) for name, value in sorted(found.items())}
     return {n: v for n, (v, _) in pairs.items()}, {n: d for n, (_, d) in pairs.items()}
 
 

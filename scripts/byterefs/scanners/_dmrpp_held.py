@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import codecs
+from byterefs import literals
 from byterefs.scanners._common import Unsupported
 from byterefs.scanners._dmrpp_tree import Variable, integer
 
@@ -124,7 +124,7 @@ def _float_fill(text: str, dtype: np.dtype[Any], variable: Variable) -> np.gener
         return value
     attrs, kinds = variable.attributes
     known = [
-        codecs.attr_value(attrs[name], dtype.str)
+        literals.attr_value(attrs[name], dtype.str)
         for name in ("_FillValue", "missing_value")
         if kinds.get(name) == dtype.newbyteorder("<").str and not isinstance(attrs[name], list)
     ]

@@ -12,8 +12,8 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from byterefs.codecs import attr_json
 from byterefs.errors import ByteRefsError
+from byterefs.literals import attr_json
 from byterefs.model import Key
 from byterefs.scanners._common import Attributes, Unsupported
 from byterefs.scanners._hdf5_attributes import BOOKKEEPING

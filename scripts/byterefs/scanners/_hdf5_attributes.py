@@ -12,7 +12,7 @@ from h5py import h5a, h5t
 from h5py._objects import phil
 from numpy.typing import NDArray
 
-from byterefs.codecs import attr_json
+from byterefs.literals import attr_json
 from byterefs.scanners._hdf5_library import Size, function
 from byterefs.scanners._hdf5_types import is_text, text
 

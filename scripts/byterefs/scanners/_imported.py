@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import codecs, urls
+from byterefs import codecs, literals, urls
 from byterefs.access import ranges
 from byterefs.access.ranges import Ranges
 from byterefs.errors import ByteRefsError, RangeError, ScanError
@@ -379,7 +379,7 @@ class Look:
     def values(self, name: str, node: Node, spans: Sequence[Span]) -> NDArray[Any]:
         """All elements of a stretch, decoded, whichever file each chunk lies in."""
         listed = self.found.arrays[name]
-        fill = codecs.fill_value(node.fill, node.dtype)
+        fill = literals.fill_value(node.fill, node.dtype)
         out: NDArray[Any] = np.full(
             [b - a for a, b in spans], 0 if fill is None else fill, node.dtype
         )

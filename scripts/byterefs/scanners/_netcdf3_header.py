@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from byterefs.codecs import attr_json, attr_value
 from byterefs.errors import ByteRefsError
+from byterefs.literals import attr_json, attr_value
 from byterefs.model import Key
 from byterefs.scanners._common import Attributes, Seen
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from byterefs import codecs
+from byterefs import literals
 from byterefs.model import Key
 from byterefs.scanners._common import Attributes, Unsupported
 
@@ -96,7 +96,7 @@ def v2(name: str, array: Mapping[str, Any], attrs: Mapping[str, Any]) -> Node:
         shape=flipped(tuple(array["shape"]), turned),
         chunks=flipped(tuple(max(1, n) for n in array["chunks"]), turned),
         dtype=dtype,
-        fill=None if fill is None else codecs.fill_text(fill_scalar(fill, dtype)),
+        fill=None if fill is None else literals.fill_text(fill_scalar(fill, dtype)),
         codec={"compressor": compressor, "filters": filters or None},
         attributes=attributes(given, dtype),
         separator=array.get("dimension_separator", "."),
@@ -130,7 +130,7 @@ def v3(name: str, array: Mapping[str, Any]) -> Node:
         shape=flipped(tuple(array["shape"]), turned),
         chunks=flipped(tuple(max(1, n) for n in grid["configuration"]["chunk_shape"]), turned),
         dtype=dtype,
-        fill=codecs.fill_text(fill_scalar(array["fill_value"], dtype)),
+        fill=literals.fill_text(fill_scalar(array["fill_value"], dtype)),
         codec={"compressor": compressor, "filters": encoded or None},
         attributes=attributes(attrs, dtype),
         separator=separator,
@@ -261,11 +261,11 @@ def attributes(given: Mapping[str, Any], dtype: str) -> Attributes:
     pairs = {}
     for name, value in sorted(given.items()):
         if name == "_FillValue" and np.dtype(dtype).kind in "iuf":
-            pairs[name] = codecs.attr_json(np.asarray(fill_scalar(value, dtype))[()])
+            pairs[name] = literals.attr_json(np.asarray(fill_scalar(value, dtype))[()])
         elif isinstance(value, str | int | float | np.generic) or (
             isinstance(value, list) and value and all(isinstance(v, str) for v in value)
         ):
-            pairs[name] = codecs.attr_json(value)
+            pairs[name] = literals.attr_json(value)
         elif isinstance(value, list) and value and all(isinstance(v, int | float) for v in value):
-            pairs[name] = codecs.attr_json(np.array(value))
+            pairs[name] = literals.attr_json(np.array(value))
     return {n: v for n, (v, _) in pairs.items()}, {n: d for n, (_, d) in pairs.items()}

@@ -20,7 +20,7 @@ from xml.etree.ElementTree import Element
 import h5py
 import numpy as np
 
-from byterefs import codecs
+from byterefs import codecs, literals
 from byterefs.access import ranges
 from byterefs.errors import AbsentError, ByteRefsError, RangeError, ScanError
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
@@ -175,7 +175,7 @@ def _meta(variable: Variable, dtype: str, located: Located | None) -> ArrayMeta:
         shape=variable.shape,
         chunks=located.found.chunks if located else tuple(max(1, n) for n in variable.shape),
         dtype=dtype,
-        fill=codecs.fill_text(located.fill) if located else None,
+        fill=literals.fill_text(located.fill) if located else None,
         codec=codec,
         info=codecs.info(codec, dtype),
         attrs=attrs,

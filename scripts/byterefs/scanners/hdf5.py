@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import codecs
+from byterefs import codecs, literals
 from byterefs.errors import RangeError, ScanError
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
 from byterefs.scanners._common import (
@@ -211,7 +211,7 @@ def _meta(node: Node, dtype: np.dtype[Any], attrs: Attributes, found: Chunks | N
         shape=node.shape,
         chunks=found.chunks if found else tuple(max(1, n) for n in node.shape),
         dtype=dtype.str,
-        fill=codecs.fill_text(storage_fill),
+        fill=literals.fill_text(storage_fill),
         codec=codec,
         info=codecs.info(codec, dtype.str),
         attrs=attrs[0],

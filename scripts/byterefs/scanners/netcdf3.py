@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from byterefs import codecs
+from byterefs import codecs, literals
 from byterefs.errors import ByteRefsError, ScanError
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
 from byterefs.scanners._common import (
@@ -141,7 +141,7 @@ def _meta(variable: Variable, found: Chunks | None) -> ArrayMeta:
         shape=variable.shape,
         chunks=found.chunks if found else (),
         dtype=variable.dtype.str,
-        fill=codecs.fill_text(variable.fill),
+        fill=literals.fill_text(variable.fill),
         codec=codecs.PLAIN,
         info=codecs.info(codecs.PLAIN, variable.dtype.str),
         attrs=attrs,

@@ -21,7 +21,7 @@ import numpy as np
 import tifffile
 from tifffile import TiffFile, TiffPage
 
-from byterefs import codecs
+from byterefs import literals
 from byterefs.errors import ScanError
 from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
 from byterefs.scanners import _tiff_codec, _tiff_geo, _tiff_ifd, _tiff_words
@@ -174,7 +174,7 @@ class _Look:
             shape=image.shape,
             chunks=found.chunks,
             dtype=dtype,
-            fill=codecs.fill_text(fill),
+            fill=literals.fill_text(fill),
             codec=codec,
             info=info,
             attrs=attrs,
