@@ -165,6 +165,18 @@ def numcodecs_refusal(codec: Mapping[str, Any]) -> str | None:
     return None
 
 
+def holding(codec: Mapping[str, Any]) -> str:
+    """The forms that hold what numcodecs does not decode, for a sentence."""
+    if not any(config["id"] in GRIB for config in pipeline(codec)):
+        return "sqlite, vrt and parquet"
+    return "sqlite and parquet" if zarr3_refusal(codec) else "sqlite, parquet and icechunk"
+
+
+def codec_words(codec: Mapping[str, Any]) -> str:
+    """The ids of a codec in encoding order, for a sentence."""
+    return " -> ".join(str(config["id"]) for config in pipeline(codec)) or "none"
+
+
 def hdf5_plugin_filters(codec: Mapping[str, Any]) -> list[str]:
     """Filters of an HDF5 pipeline that HDF5 itself lacks and loads as plugins, by name and sorted."""
     words = {config["id"] for config in pipeline(codec)} - OF_HDF5

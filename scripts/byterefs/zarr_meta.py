@@ -19,7 +19,15 @@ from zarr.errors import UnknownCodecError
 from zarr.registry import get_codec_class
 
 from byterefs import grib
-from byterefs.codecs import GRIB, IMAGE, PREDICTORS, numcodecs_refusal, pipeline, zarr3_refusal
+from byterefs.codecs import (
+    IMAGE,
+    PREDICTORS,
+    codec_words,
+    holding,
+    numcodecs_refusal,
+    pipeline,
+    zarr3_refusal,
+)
 from byterefs.errors import EmitError
 from byterefs.literals import cf_fill, fill_text, fill_value
 from byterefs.model import Array, Key
@@ -115,18 +123,6 @@ def refuse_codec(array: Array, form: str) -> None:
             f"{array.array}: codec {codec_words(array.codec)} cannot be read in the form {form}, since "
             f"{reason}; the forms {holding(array.codec)} can hold it: leave the array or the form out"
         )
-
-
-def holding(codec: Mapping[str, Any]) -> str:
-    """The forms that hold what numcodecs does not decode, for a sentence."""
-    if not any(config["id"] in GRIB for config in pipeline(codec)):
-        return "sqlite, vrt and parquet"
-    return "sqlite and parquet" if zarr3_refusal(codec) else "sqlite, parquet and icechunk"
-
-
-def codec_words(codec: Mapping[str, Any]) -> str:
-    """The ids of a codec in encoding order, for a sentence."""
-    return " -> ".join(str(config["id"]) for config in pipeline(codec)) or "none"
 
 
 def zarr3_group(attributes: Mapping[str, Any]) -> dict[str, Any]:

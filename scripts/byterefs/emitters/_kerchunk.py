@@ -104,7 +104,7 @@ class KerchunkReader:
         for p in range(-(-rows // self.record)):
             file, start = self.out / array / f"refs.{p}.parq", p * self.record
             if file.exists():
-                fill_rows(pq.read_table(file), start, path, offset, size, data)
+                fill_rows(pq.ParquetFile(file).read(), start, path, offset, size, data)
         return Rows(path=path, offset=offset, size=size, data=data)
 
     def read(self, array: str, window: tuple[slice, ...]) -> NDArray[Any]:
@@ -135,7 +135,7 @@ class KerchunkReader:
         if file in self._copied or not (self.out / file).exists():
             return
         self._copied.add(file)
-        table = pq.read_table(self.out / file)
+        table = pq.ParquetFile(self.out / file).read()
         path = table["path"].combine_chunks().dictionary_encode()
         here = [self.access(p) for p in path.dictionary.to_pylist()]
         mapped = pa.array(here, pa.string())

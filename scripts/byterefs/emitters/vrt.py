@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from byterefs.access import hdf5_plugins
-from byterefs.codecs import hdf5_plugin_filters
+from byterefs.codecs import hdf5_plugin_filters, holding
 from byterefs.emitters import Described, Place, Rows, _stars, write_open
 from byterefs.errors import EmitError
 from byterefs.files import digest, replacing
@@ -19,7 +19,6 @@ from byterefs.model import ABSENT, Array
 from byterefs.planning import vrt, vrt_plan
 from byterefs.planning.raster import is_grib
 from byterefs.view import View
-from byterefs.zarr_meta import holding
 
 PER_TARGET = True
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from byterefs.access import buckets, ranges
+from byterefs.access import ranges
 from byterefs.access.ranges import Range
 from byterefs.errors import RangeError, VerifyError
 from byterefs.model import Source
@@ -24,6 +24,10 @@ def check(view: View, target: str, sources: Sequence[Source], seed: int) -> dict
     Copies are asked for without credentials, as strangers do. Raises VerifyError for one that is not
     there, has another size or other bytes: the target is refused then.
     """
+    from byterefs.access import (
+        buckets,
+    )  # boto3 takes a fifth of a second, and most verifications need none
+
     spots = {s.source: sampled(s, seed) for s in sources}
     with ThreadPoolExecutor(ranges.CONCURRENCY) as pool:
         with buckets.asking({"endpoint": view.endpoint(target), "anonymous": True}):

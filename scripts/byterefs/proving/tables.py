@@ -51,7 +51,7 @@ def check(view: View, form: str, reader: Reader, out: Path, target: str) -> None
 def check_parquet(view: View, out: Path, target: str) -> None:
     """Compare ``sources.parquet``, ``arrays.json`` and the number of rows of each array. Raises VerifyError."""
     paths = view.paths(target)
-    published = pq.read_table(out / "sources.parquet").to_pylist()
+    published = pq.ParquetFile(out / "sources.parquet").read().to_pylist()
     expected = [
         {"source_id": i, "source": p, "size": s.size, "mtime": s.mtime, "etag": s.etag}
         for i, (p, s) in enumerate(zip(paths, view.sources, strict=True), 1)
@@ -101,7 +101,7 @@ def check_words(view: View, name: str, files: Sequence[Path], rules: list[list[s
             raise refuse("parquet", name, f"meta in {file.name}", words["meta"], meta_)
         if words["remap"] != rules:
             raise refuse("parquet", name, f"remap in {file.name}", words["remap"], rules)
-        table = pq.read_table(file, columns=["present", "info", "path", "data"])
+        table = pq.ParquetFile(file).read(columns=["present", "info", "path", "data"])
         infos = set(table["info"].to_pylist()) - {None}
         if infos - {a.info}:
             raise refuse("parquet", name, f"info in {file.name}", sorted(infos), a.info)
