@@ -130,13 +130,11 @@ def proofs(verified: Sequence[Path]) -> list[tuple[str, list[str], list[list[str
 
 def draw(view: View, path: Path) -> None:
     """The newest step of the shown array as a PNG, or in words why there is none."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     array = view.arrays[view.shown]
-    figure, axes = plt.subplots(figsize=(9, 5.2), dpi=110, layout="constrained")
+    figure = Figure(figsize=(9, 5.2), dpi=110, layout="constrained")
+    axes = figure.subplots()
     try:
         values = plane(view, array)
     except VerifyError as error:
@@ -155,7 +153,6 @@ def draw(view: View, path: Path) -> None:
         axes.set_title(caption(view, array), parse_math=False)
     with replacing(path) as part:
         figure.savefig(part, format="png", metadata={"Software": "byterefs"})
-    plt.close(figure)
 
 
 def plane(view: View, array: Array) -> NDArray[np.float64]:
