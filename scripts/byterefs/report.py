@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from byterefs.catalogue import cube, page, times
-from byterefs.codecs import plain_number
 from byterefs.errors import VerifyError
 from byterefs.files import digest, replacing
+from byterefs.literals import plain_number
 from byterefs.model import Array
 from byterefs.proving.oracle import Oracle
 from byterefs.proving.proofs import along
