@@ -150,6 +150,7 @@ def library() -> ctypes.CDLL:
     """The HDF5 library of h5py, for what h5py does not wrap."""
     found = ctypes.CDLL(h5p.__file__)
     found.H5Pset_chunk_opts.argtypes = [ctypes.c_int64, ctypes.c_uint]
+    found.H5Tset_precision.argtypes = [ctypes.c_int64, ctypes.c_size_t]
     found.H5Pset_fill_value.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
     return found
 

@@ -87,6 +87,8 @@ def _number(x: Any) -> Any:
 
 
 def _nested(items: list[Any], shape: Key) -> list[Any]:
+    if not items:
+        return items
     for n in reversed(shape[1:]):
         items = [items[i : i + n] for i in range(0, len(items), n)]
     return items

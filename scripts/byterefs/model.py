@@ -21,6 +21,11 @@ Storage = Literal["referenced", "inline", "affine"]
 ABSENT = -1
 """The value of ``offset`` and ``size`` where a chunk has no byte range."""
 
+TYPE = "byterefs_type"
+"""attribute of an array whose elements are no numbers in HDF5: ``bitfield``, recorded as unsigned integers"""
+LINK = "byterefs_link"
+"""attribute of an array that is a soft link, or lies in a group that is one: the path that it leads to"""
+
 
 class Source(NamedTuple):
     """One file as a provider lists it; ``source`` is the URI that a scan opens, verbatim."""

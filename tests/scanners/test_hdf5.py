@@ -417,6 +417,27 @@ def test_integers_that_numpy_lacks_are_refused(tmp_path: Path) -> None:
         scanned(tmp_path / "p.h5")
 
 
+def test_an_array_of_enormous_elements_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "e.h5", "w") as f:
+        for name, dtype in {"v": ("u1", (4097, 4096)), "s": "S16777217"}.items():
+            f.create_dataset(name, (1,), dtype)
+    for name in ("v", "s"):
+        with pytest.raises(ScanError, match=f"{name}: each of its elements has 16.* bytes"):
+            scanned(tmp_path / "e.h5", arrays=[name])
+
+
+@pytest.mark.parametrize("precision", [5, 12])
+def test_bit_fields_and_bytes_of_fewer_bits_than_they_occupy_are_refused(
+    tmp_path: Path, precision: int
+) -> None:
+    tid = (h5py.h5t.STD_I8BE if precision < 8 else h5py.h5t.STD_B16LE).copy()
+    assert granules.library().H5Tset_precision(tid.id, precision) >= 0
+    with h5py.File(tmp_path / "p.h5", "w") as f:
+        h5py.h5d.create(f.id, b"v", tid, h5py.h5s.create_simple((3, 4)))
+    with pytest.raises(ScanError, match=r"v: its numbers use \d bytes in a way that .* does not"):
+        scanned(tmp_path / "p.h5")
+
+
 def test_enumerations_and_booleans_are_their_integers(tmp_path: Path) -> None:
     flags = np.array([[0, 1], [1, 0]])
     with h5py.File(tmp_path / "e.h5", "w") as f:
@@ -511,10 +532,12 @@ def test_a_number_of_three_bytes_is_no_attribute_but_no_obstacle(tmp_path: Path)
         f["v"].attrs["even"] = 4
         f["v"].attrs["flag"] = True
         f["v"].attrs["nothing"] = h5py.Empty("f4")
+        f["v"].attrs["empty"] = np.zeros((0, 0), "i4")
     assert scanned(tmp_path / "a.h5").arrays["v"].meta.attrs == {
         "even": 4,
         "flag": 1,
         "nothing": [],
+        "empty": [],
     }
 
 
@@ -671,6 +694,35 @@ def test_soft_links_are_followed_and_loops_and_dangling_links_end(tmp_path: Path
     assert set(found) == {"real/v", "alias", "hard"}
     for item in found.values():
         np.testing.assert_array_equal(assembled(path, item), DATA)
+
+
+def test_an_array_behind_a_soft_link_tells_where_the_link_leads(tmp_path: Path) -> None:
+    path = tmp_path / "l.h5"
+    with h5py.File(path, "w") as f:
+        f["g/v"] = DATA
+        f["far"], f["near"] = h5py.SoftLink("/g/v"), h5py.SoftLink("g/./v")
+        f["g/beside"], f["h"] = h5py.SoftLink("v"), h5py.SoftLink("/g")
+    found = scanned(path).arrays
+    links = {name: item.meta.attrs.get("byterefs_link") for name, item in found.items()}
+    named = dict.fromkeys(["far", "near", "g/beside", "h/v", "h/beside"], "g/v")
+    assert links == {"g/v": None, **named}
+
+
+def test_a_link_of_a_class_that_hdf5_lacks_is_refused_by_name_and_the_rest_is_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "u.h5"
+    with h5py.File(path, "w") as f:  # of the oldest format, which has no checksums
+        f["v"] = DATA
+        f["own"] = h5py.ExternalLink("EXTERNAL-NAME", "x")
+    raw = path.read_bytes()
+    # the class of a link message is a byte before the length and the bytes of its name
+    at = raw.index(b"\x40\x03own")
+    raw = raw[:at] + b"\x41" + raw[at + 1 :]
+    path.write_bytes(raw)
+    with pytest.raises(ScanError, match="own: it is a link of a class of its writer's own"):
+        scanned(path)
+    assert set(scanned(path, arrays=["v"]).arrays) == {"v"}
 
 
 def test_what_attributes_name_comes_along_transitively(tmp_path: Path) -> None:

@@ -72,6 +72,8 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     "sqlite": {},
     "vrt": {
         **{"fixed": "text", "half": "netCDF driver"},
+        **dict.fromkeys(["alias", "h/deep"], "soft link"),
+        **dict.fromkeys(["bits", "byte_of_bits"], "type bitfield"),
         **dict.fromkeys(["compound", "aligned", "opaque", "triples"], "no name in GDAL's VRT"),
     },
 }
@@ -130,6 +132,7 @@ def direct(
 WORDS = [b"", b"a", "é".encode(), b"longer words"]
 VALUES: dict[str, np.ndarray] = {
     **dict.fromkeys([*BY_NETCDF, *PIPELINES, *UNREAD, "compact", "contiguous", "latest"], V),
+    **dict.fromkeys(["alias", "netcdf_alias", "h/deep"], V),
     **{name: V.astype(dtype) for name, dtype in TYPES.items()},
     "never": np.full(V.shape, -7, "<i4"),
     "contiguous_never": np.full(V.shape, -7, "<i4"),
@@ -151,6 +154,9 @@ ALIGNED = FIELDS.astype(
 )
 VALUES["compound"], VALUES["aligned"] = FIELDS.view("V6"), ALIGNED.view("V8")
 VALUES["opaque"] = V.view("V4")
+BITS = {"bits": h5t.STD_B16BE, "byte_of_bits": h5t.STD_B8LE, "byte_be": h5t.STD_I8BE}
+"""HDF5 types that are other ones than numpy's integers of the same bytes"""
+VALUES |= {"bits": V.astype(">u2"), "byte_of_bits": V.astype("|u1"), "byte_be": V.astype("|i1")}
 VALUES["triples"] = np.arange(6, dtype=">i4").view("V12").reshape(2, 1)
 VALUES["part"][:12, 10:] = V[:12, 10:]
 
@@ -170,6 +176,8 @@ def written(path: Path) -> None:
         direct(f, "lz4", 32004, (0,), lz4)
         layouts(f)
         types(f)
+        f["alias"], f["netcdf_alias"] = h5py.SoftLink("contiguous"), h5py.SoftLink("/szip")
+        f["h"] = h5py.SoftLink("g")
 
 
 def layouts(f: h5py.File) -> None:
@@ -203,6 +211,12 @@ def types(f: h5py.File) -> None:
     triple = h5t.array_create(h5t.STD_I32BE, (3,))
     made = h5d.create(f.id, b"triples", triple, h5s.create_simple((2, 1)))
     made.write(h5s.ALL, h5s.ALL, np.arange(6, dtype=">i4").reshape(2, 3), mtype=triple)
+    for name, tid in BITS.items():
+        plist = h5p.create(h5p.DATASET_CREATE)
+        plist.set_chunk(CHUNKS)
+        plist.set_deflate(1)
+        made = h5d.create(f.id, name.encode(), tid, h5s.create_simple(V.shape), plist)
+        made.write(h5s.ALL, h5s.ALL, VALUES[name], mtype=tid)
     enum = h5py.enum_dtype({"land": 0, "sea": 1, "ice": 2}, basetype="i1")
     f.create_dataset("enum", data=V % 3, dtype=enum, chunks=CHUNKS, compression="gzip")
     f.create_dataset("bool", data=V % 2 == 1, chunks=CHUNKS)

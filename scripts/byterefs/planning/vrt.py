@@ -17,7 +17,7 @@ import numpy as np
 
 from byterefs.axis import time_units
 from byterefs.literals import fill_value, plain_number, same_number
-from byterefs.model import Array, Key
+from byterefs.model import LINK, TYPE, Array, Key
 from byterefs.planning import driver, raster
 from byterefs.planning.dimensions import Declared, declared, extents, folder, of_text, reference
 from byterefs.urls import to_gdal
@@ -189,6 +189,13 @@ def cannot(a: Array) -> str | None:
         return (
             "it is marked _Unsigned, and whether GDAL heeds that goes by the ending of each source's name "
             "(let all end in .nc, or none)"
+        )
+    if TYPE in a.attrs and not inlined(a):
+        return f"its elements are of the HDF5 type {a.attrs[TYPE]}, which GDAL has no type for"
+    if LINK in a.attrs and not inlined(a) and driver.of(a) != "netCDF":
+        return (
+            f"it is a soft link, which GDAL's HDF5 driver does not follow (list {a.attrs[LINK]!r}, to which it "
+            "leads, in scan.arrays instead)"
         )
     far = next((d for d in a.dims if "/" in d), None)
     if far is not None:

@@ -65,6 +65,8 @@ class Node:
     id: h5d.DatasetID
     address: int
     """where the object header lies: the identity of a dataset that has several names"""
+    link: str
+    """where the name leads if it or a group on the way is a soft link, else ``""``"""
     shape: Key
     unlimited: tuple[bool, ...]
     listed: list[bytes]
@@ -108,7 +110,7 @@ class Tree:
 
     nodes: dict[str, Node]
     elsewhere: dict[str, str]
-    """external links: name -> the file that they lead to"""
+    """links out of the file: name -> what they are, as part of a sentence"""
 
 
 def tree(file: h5py.File) -> Tree:
@@ -117,7 +119,7 @@ def tree(file: h5py.File) -> Tree:
     Soft links are followed, one that leads nowhere is no array; a dataset without dataspace is none.
     """
     found = Tree({}, {})
-    order = list(_walk(file.id, "", (int(h5o.get_info(file.id).addr),), found))
+    order = list(_walk(file.id, "", "", (int(h5o.get_info(file.id).addr),), found))
     _resolve(order)
     _extend(order)
     found.nodes = {node.name: node for node in order if node.variable}
@@ -125,14 +127,17 @@ def tree(file: h5py.File) -> Tree:
 
 
 def _walk(
-    group: h5g.GroupID | h5f.FileID, path: str, above: tuple[int, ...], out: Tree
+    group: h5g.GroupID | h5f.FileID, path: str, linked: str, above: tuple[int, ...], out: Tree
 ) -> Iterator[Node]:
-    """Child groups first, then datasets: the order in which netCDF-C names phony dimensions."""
+    """Child groups first, then datasets: the order in which netCDF-C names phony dimensions.
+
+    ``linked`` is the path that the group has without soft links, where one leads to it.
+    """
     datasets = []
     for raw, link, address in _links(group):
         name = f"{path}{text(raw)}"
-        if link == h5l.TYPE_EXTERNAL:
-            out.elsewhere[name] = text(group.links.get_val(raw)[0])
+        if link not in (h5l.TYPE_HARD, h5l.TYPE_SOFT):
+            out.elsewhere[name] = _outside(group, raw, link)
             continue
         try:
             item = h5o.open(group, raw)
@@ -141,14 +146,31 @@ def _walk(
                 continue
             raise OSError(f"{name}: {error.args[0]}") from error
         at = address if link == h5l.TYPE_HARD else int(h5o.get_info(item).addr)
+        leads = f"{linked}{text(raw)}" if linked else ""
+        if link == h5l.TYPE_SOFT:
+            leads = _target(text(group.links.get_val(raw)), linked or path)
         if isinstance(item, h5g.GroupID):
             if at not in above:
-                yield from _walk(item, f"{name}/", (*above, at), out)
+                below = f"{leads}/" if leads else ""
+                yield from _walk(item, f"{name}/", below, (*above, at), out)
         elif isinstance(item, h5d.DatasetID):
             space = item.get_space()
             if space.get_simple_extent_type() != h5s.NULL:
-                datasets.append(_node(path, text(raw), item, space, at))
+                datasets.append(_node(path, text(raw), item, space, at, leads))
     yield from datasets
+
+
+def _outside(group: h5g.GroupID | h5f.FileID, raw: bytes, link: int) -> str:
+    """What a link leads to that is neither hard nor soft: another file, or what only its writer knows."""
+    if link == h5l.TYPE_EXTERNAL:
+        return f"an external link into {text(group.links.get_val(raw)[0])}"
+    return f"a link of a class of its writer's own ({link})"
+
+
+def _target(value: str, path: str) -> str:
+    """The path of a soft link's value, which counts from its own group where it has no leading slash."""
+    parts = (value if value.startswith("/") else f"{path}{value}").split("/")
+    return "/".join(part for part in parts if part not in ("", "."))
 
 
 def _links(group: h5g.GroupID | h5f.FileID) -> list[tuple[bytes, int, int]]:
@@ -163,7 +185,9 @@ def _links(group: h5g.GroupID | h5f.FileID) -> list[tuple[bytes, int, int]]:
     return found
 
 
-def _node(path: str, name: str, dsid: h5d.DatasetID, space: h5s.SpaceID, address: int) -> Node:
+def _node(
+    path: str, name: str, dsid: h5d.DatasetID, space: h5s.SpaceID, address: int, link: str
+) -> Node:
     limits = space.get_simple_extent_dims(True)
     listed = names(dsid)
     scale = b"CLASS" in listed and bool(h5ds.is_scale(dsid))
@@ -172,6 +196,7 @@ def _node(path: str, name: str, dsid: h5d.DatasetID, space: h5s.SpaceID, address
         name=path + name.removeprefix(NOT_COORDINATE),
         id=dsid,
         address=address,
+        link=link,
         shape=space.get_simple_extent_dims(),
         unlimited=tuple(n == h5s.UNLIMITED or n is None for n in limits),
         listed=listed,

@@ -19,12 +19,13 @@ _fill_value = function("H5Pget_fill_value")
 
 CLASSES = {
     h5t.TIME: "a time type",
-    h5t.BITFIELD: "a bit field",
     h5t.REFERENCE: "a reference type",
     h5t.VLEN: "a variable-length type",
 }
 STRUCTURED = (h5t.COMPOUND, h5t.OPAQUE, h5t.ARRAY)
 """classes whose elements are recorded as so many bytes each"""
+LARGEST = 1 << 20
+"""bytes of one element, of which tables name the dtype and write out the fill"""
 FIELDS = "byterefs_fields"
 """attribute of an array of bytes: JSON of numpy's dtype (names, formats, offsets, itemsize) to view them with"""
 
@@ -56,6 +57,10 @@ def _dtype(encoded: bytes) -> np.dtype[Any]:
     tid = h5t.decode(encoded)
     base = tid.get_super() if tid.get_class() == h5t.ENUM else tid
     kind = base.get_class()
+    if base.get_size() > LARGEST:
+        raise Unsupported(
+            f"each of its elements has {base.get_size()} bytes, more than the {LARGEST} of which one is recorded"
+        )
     if kind == h5t.STRING and not base.is_variable_str():
         return np.dtype(f"S{base.get_size()}")
     if kind in CLASSES:
@@ -68,11 +73,21 @@ def _dtype(encoded: bytes) -> np.dtype[Any]:
         raise Unsupported(f"numpy has no type for its elements ({error})") from error
     if dtype.kind not in "iufc" or dtype.itemsize > (16 if dtype.kind == "c" else 8):
         raise Unsupported(f"its elements are {dtype.str}, which no published form holds")
-    if not base.equal(h5t.py_create(dtype)):
+    if not every_bit(base, dtype):
         raise Unsupported(
             f"its numbers use {base.get_size()} bytes in a way that {dtype.str} does not"
         )
     return dtype
+
+
+def every_bit(tid: h5t.TypeID, dtype: np.dtype[Any]) -> bool:
+    """Whether a number's bytes are those of a dtype: bit fields are unsigned integers, one byte has no order."""
+    kind = "B" if tid.get_class() == h5t.BITFIELD else dtype.kind.upper()
+    if kind == "B" or (dtype.itemsize == 1 and kind in "IU"):
+        orders = ("LE", "BE") if dtype.itemsize == 1 else ("BE" if dtype.str[0] == ">" else "LE",)
+        names = (f"STD_{kind}{8 * dtype.itemsize}{order}" for order in orders)
+        return any(tid.equal(getattr(h5t, name)) for name in names)
+    return bool(tid.equal(h5t.py_create(dtype)))
 
 
 def is_complex(tid: h5t.TypeID) -> bool:

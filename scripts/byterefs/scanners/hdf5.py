@@ -11,11 +11,12 @@ from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
+from h5py import h5t
 from numpy.typing import NDArray
 
 from byterefs import codecs, literals
 from byterefs.errors import RangeError, ScanError
-from byterefs.model import ArrayMeta, Source, SourceArray, SourceScan
+from byterefs.model import LINK, TYPE, ArrayMeta, Source, SourceArray, SourceScan
 from byterefs.scanners._common import (
     KEPT,
     Attributes,
@@ -115,10 +116,10 @@ def _opened(source: str, seen: Seen) -> Iterator[h5py.File]:
 def _refuse_links(source: str, found: Tree, arrays: Sequence[str]) -> None:
     """ScanError if a wanted array lies in another file."""
     asked = [name.strip("/") for name in arrays]
-    for name, file in sorted(found.elsewhere.items()):
+    for name, link in sorted(found.elsewhere.items()):
         if not asked or any(a == name or a.startswith(f"{name}/") for a in asked):
             why = (
-                f"it is an external link into {file}, so no byte of this file holds it; scan that file, or "
+                f"it is {link}, so no byte of this file holds it; scan the file that it leads to, or "
                 "list the wanted arrays without it in scan.arrays"
             )
             refused(source, name, why, None)
@@ -168,9 +169,9 @@ class _Look:
     def _array(self, node: Node, attrs: Attributes, coordinate: bool, strict: bool) -> SourceArray:
         refuse_elsewhere(node)
         tid = node.type
-        dtype, parts = stored_dtype(tid), fields(tid)
-        if parts is not None:
-            attrs = {**attrs[0], FIELDS: parts}, {**attrs[1], FIELDS: "str"}
+        dtype, told = stored_dtype(tid), _told(node)
+        if told:
+            attrs = {**attrs[0], **told}, {**attrs[1], **dict.fromkeys(told, "str")}
         nbytes = math.prod(node.shape) * dtype.itemsize
         keep, sum_up = keeps(node, nbytes, coordinate, self.concat)
         found = self._chunks(node, dtype, optional=keep and not strict) if node.shape else None
@@ -199,6 +200,13 @@ class _Look:
             if optional and node.plist.all_filters_avail():
                 return None
             raise
+
+
+def _told(node: Node) -> dict[str, str]:
+    """Attributes that say what dtype and name of an array do not."""
+    bits = "bitfield" if node.type.get_class() == h5t.BITFIELD else None
+    told = {FIELDS: fields(node.type), TYPE: bits, LINK: node.link or None}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _meta(node: Node, dtype: np.dtype[Any], attrs: Attributes, found: Chunks | None) -> ArrayMeta:
