@@ -5,12 +5,15 @@ Each function gives back the counts that its receipt holds.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from byterefs import emitters, files, kept, plan, receipts, store, view
 from byterefs.proving import sample
+
+log = logging.getLogger(__name__)
 
 
 def update_store(
@@ -60,6 +63,11 @@ def results(opened: view.View, done: Mapping[str, Any]) -> Iterator[tuple[str, b
             continue  # a look at seventeen million rows is not digesting them
         refs = sample.refs_of(whole, name)
         yield sample.prints_of(name), sample.made(whole, name, refs).tobytes()
+        if refs is not None and not refs.data and not (refs.offset >= 0).any():
+            log.warning(
+                "view %s: array %r has no chunk in any source and reads as fill everywhere; is this what was "
+                "archived, or are files missing beside the sources?", whole.dataset, name,
+            )  # fmt: skip
         data = None if refs is None else view.packed(refs)
         if data is not None:
             yield view.rows_of(name), data

@@ -15,6 +15,7 @@ from byterefs.emitters import Described, Place, Rows, _stars, write_open
 from byterefs.errors import EmitError
 from byterefs.files import digest, replacing
 from byterefs.grid import chunk_grid
+from byterefs.literals import cf_fill
 from byterefs.model import ABSENT, Array
 from byterefs.planning import vrt, vrt_plan
 from byterefs.planning.raster import is_grib
@@ -36,6 +37,22 @@ def check(view: View, array: str) -> None:
         raise EmitError(
             f"{array}: {reason}; the forms sqlite and parquet can hold it: leave the array or the form vrt out"
         )
+    nodata = undefined(view.arrays[array])
+    if nodata is not None and (view.refs(array).offset == ABSENT).any():
+        raise EmitError(
+            f"{array}: chunks that were never written have no value, as the source defines no fill, and GDAL reads "
+            f"there what lies in memory, through a VRT its nodata {nodata}; the forms sqlite and parquet, where they "
+            f"are zero, can hold it: leave the array or the form vrt out"
+        )
+
+
+def undefined(a: Array) -> np.generic | None:
+    """The nodata of a referenced array whose source defines no fill, if that is not zero; else None.
+
+    HDF5 leaves the buffer of the reader as it is where H5D_FILL_VALUE_UNDEFINED meets a chunk that is not there.
+    """
+    nodata = cf_fill(a) if a.storage == "referenced" and a.fill is None else None
+    return None if nodata is None or not any(nodata.tobytes()) else nodata
 
 
 def emit(

@@ -1,8 +1,8 @@
 """What a granule holds, read by somebody else: GDAL, or the library that the granule's writer used.
 
 Values come as they are stored (packed, not masked). The netCDF driver is asked first, the HDF5
-driver where netCDF cannot, GTiff where neither can, h5py where GDAL cannot, ecCodes for GRIB, zarr for a Zarr
-store; who answered is counted and never silent.
+driver where netCDF cannot, GTiff where neither can, h5py where GDAL cannot (netCDF4 for CDF-5), ecCodes for GRIB,
+zarr for a Zarr store; who answered is counted and never silent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from osgeo import gdal
 
 from byterefs.access import hdf5_plugins, ranges, vsi
 from byterefs.errors import RangeError, VerifyError
-from byterefs.proving import stores
+from byterefs.proving import cdf5, stores
 from byterefs.proving.fields import At, Fields
 from byterefs.proving.pixels import Pixels
 from byterefs.proving.slab import Slab
@@ -60,7 +60,7 @@ class Block(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Stored values in native byte order, and who read them: netCDF, HDF5, GTiff, ecCodes, zarr or h5py."""
+    """Stored values in native byte order, and who read them: netCDF, HDF5, GTiff, ecCodes, zarr, netCDF4 or h5py."""
 
     values: NDArray[Any]
     by: str
@@ -83,7 +83,7 @@ class Oracle:
         self.values: Counter[str] = Counter()
         """values read, by who read them"""
         self.reasons: dict[str, str] = {}
-        """array -> why GDAL could not read it, the first time that h5py had to"""
+        """array -> why GDAL could not read it, the first time that h5py or netCDF4 had to"""
 
     def __enter__(self) -> Oracle:
         return self
@@ -131,10 +131,12 @@ class Oracle:
             self.values["GTiff"] += found.size
             return Answer(found, "GTiff")
         reasons.append(f"GTiff: {found}")
-        found = self._h5py(slab)
+        by, found = (
+            ("netCDF4", cdf5.read(slab)) if cdf5.is_one(source) else ("h5py", self._h5py(slab))
+        )
         if isinstance(found, str):
-            found = "; ".join([*reasons, f"h5py: {found}"])
-        answer = self._answer(slab, found, "h5py", "GDAL nor by h5py")
+            found = "; ".join([*reasons, f"{by}: {found}"])
+        answer = self._answer(slab, found, by, f"GDAL nor by {by}")
         self.reasons.setdefault(array, "; ".join(reasons))
         return answer
 
@@ -200,7 +202,8 @@ class Oracle:
             return stores.exists(source, array)
         with gdal.quiet_errors():
             seen = any(not isinstance(self.array(source, array, d), str) for d in DRIVERS)
-            return seen or self._pixels.exists(source, array)
+            seen = seen or self._pixels.exists(source, array)
+        return seen or (cdf5.is_one(source) and cdf5.exists(source, array))
 
     def text(self, source: str, array: str, attribute: str) -> str | None:
         """A text attribute of a source's array (``units``, ``calendar``) as GDAL gives it; None without one."""
@@ -214,7 +217,7 @@ class Oracle:
                 names = [a.GetName() for a in found.GetAttributes()]
                 if attribute in names:
                     return str(found.GetAttribute(attribute).ReadAsString())
-        return None
+        return cdf5.text(source, array, attribute) if cdf5.is_one(source) else None
 
     def block(self, source: str, array: str, key: Sequence[int]) -> Block | str:
         """GDAL's byte range of a chunk of a source, or the reason why GDAL gives none."""

@@ -11,6 +11,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -108,7 +109,7 @@ def check_window(
     answer = oracle.read(
         w.placement.source, w.placement.source_array, w.there, w.count, array.dtype, axes
     )
-    got = decoded(form, array, reader, w)
+    got = decoded(form, array, reader, w, answer.by)
     at = first_difference(got, answer.values)
     if at is not None:
         place = tuple(s + i for s, i in zip(w.start, at, strict=True))
@@ -131,16 +132,31 @@ def along(view: View, array: Array, w: Window) -> dict[str, NDArray[Any] | None]
     return found
 
 
-def decoded(form: str, array: Array, reader: Reader, w: Window) -> NDArray[Any]:
-    """The values of a window through the form's own reader. Raises VerifyError if it cannot decode."""
+def decoded(form: str, array: Array, reader: Reader, w: Window, by: str) -> NDArray[Any]:
+    """The values of a window through the form's own reader, which ``by`` reads in the source.
+
+    Raises VerifyError if it cannot decode.
+    """
     try:
         return native(np.asarray(reader.read(array.array, w.here)))
     except Exception as error:
         raise VerifyError(
             f"form {form}, array {array.array!r}, {chunk_of(array, w.start)}, source {w.placement.source}: "
-            f"its reader fails ({type(error).__name__}: {' '.join(str(error).split())}) where GDAL reads "
-            f"the source; a byte range or a codec is wrong: scan the source again"
+            f"its reader fails ({type(error).__name__}: {' '.join(str(error).split())}) where {unreadable(form, by)}"
         ) from error
+
+
+def unreadable(form: str, by: str) -> str:
+    """Who reads the source that a form's reader fails on, and what to do."""
+    if form == "vrt" and by in ("h5py", "netCDF4"):
+        library = (
+            f"h5py does (HDF5 {h5py.version.hdf5_version})" if by == "h5py" else "netCDF4 does"
+        )
+        return (
+            f"this GDAL reads nothing in the source itself and {library}: "
+            f"leave the form vrt out of emit, or the array out with scan.arrays"
+        )
+    return f"{by} reads the source; a byte range or a codec is wrong: scan the source again"
 
 
 def chunk_of(array: Array, place: Key) -> str:
