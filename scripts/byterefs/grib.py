@@ -44,6 +44,8 @@ LATLON = ("regular_ll", "regular_gg")
 """grids of edition 1 that gribberish gives a shape; it takes a reduced one for 65535 columns"""
 RECTANGULAR = (0, 1, 3, 4, 5, 10, 14)
 """representation types of edition 1 with rows and columns: geographic, Mercator, Lambert, polar, rotated"""
+GAUSSIAN = (4, 14)
+"""those whose rows are at Gaussian latitudes"""
 MISSING = -3.4028234663852886e38
 """what ecCodes is told to give for a missing value: no field holds it"""
 
@@ -162,6 +164,9 @@ def heads1(read: Read, message: Message) -> list[bytes]:
         return [read(message.offset, message.size)]
     parts = [read(a, b - a) for a, b in pairwise(starts)]
     head = read(data, min(32, message.offset + message.size - 4 - data))
+    if read(starts[1] + 5, 1)[0] in GAUSSIAN:
+        # ecCodes 2.50 takes the grid for a part where there are fewer values, unless they are constant
+        head = head[:10] + b"\0" + head[11:]
     body = b"".join([*parts, len(head).to_bytes(3), head[3:], END])
     return [MAGIC + (8 + len(body)).to_bytes(3) + b"\1" + body]
 

@@ -147,6 +147,18 @@ def test_every_packing_decodes_to_what_eccodes_gives(tmp_path: Path, sample: str
     assert decoders == {grib.GRIBBERISH, grib.ECCODES}
 
 
+@pytest.mark.parametrize("edition", [1, 2])
+def test_a_gaussian_grid_has_its_rows_and_columns_in_both_editions(
+    tmp_path: Path, edition: int
+) -> None:
+    values = np.random.default_rng(3).normal(250, 20, (64, 128))
+    made = message(values, {}, f"regular_gg_pl_grib{edition}")
+    item = data(file(tmp_path / "gauss.grib", made))
+    assert (item.meta.dims, item.meta.shape) == (("latitude", "longitude"), (64, 128))
+    got = assembled(tmp_path / "gauss.grib", item)
+    np.testing.assert_array_equal(got, truth(made).reshape(64, 128))
+
+
 @pytest.mark.parametrize("bits", [1, 2, 4, 5, 8, 12, 16, 24, 25, 32])
 def test_ccsds_of_any_number_of_bits_decodes_to_what_eccodes_gives(
     tmp_path: Path, bits: int

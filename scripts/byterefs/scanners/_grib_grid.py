@@ -66,6 +66,8 @@ def _read(keys: Keys, kind: str) -> Grid:
         raise Unsupported(
             "its rows run to and fro (alternativeRowScanning), so that it has no axes"
         )
+    if kind in GEOGRAPHIC and nx and ny and nx * ny != count:
+        raise Unsupported(f"its grid has {nx} by {ny} points and its field {count}", AGAIN)
     lat, lon = (_points(keys, key, count) for key in ("latitudes", "longitudes"))
     if not nx or not ny or nx * ny != count or kind == "unstructured_grid":
         return _listed(keys.get("numberOfDataPoints", int) or count, lat, lon)
