@@ -32,6 +32,9 @@ from byterefs.errors import EmitError
 from byterefs.literals import cf_fill, fill_text, fill_value
 from byterefs.model import Array, Key
 
+OF_ARRAY = ("id", "shape", "dtype", "height", "width")
+"""keys of a numcodecs config that a codec of Zarr v3 takes from its array"""
+
 
 def groups(names: Iterable[str]) -> list[str]:
     """The groups that paths lie in, outermost first; the root is not one of them.
@@ -204,7 +207,7 @@ def zarr3_codecs(array: Array) -> list[dict[str, Any]]:
 
 
 def zarr3_codec(array: Array, config: Mapping[str, Any]) -> dict[str, Any]:
-    """One codec as Zarr v3 names it; a predictor takes shape and dtype from the array."""
+    """One codec as Zarr v3 names it; a predictor, packed bits and CCITT take shape and dtype from the array."""
     name = str(config["id"])
     if name == grib.GRIBBERISH:
         # gribberish 1.9 asks for a name, and decodes coordinates for those of "latitude" and "longitude"
@@ -217,7 +220,7 @@ def zarr3_codec(array: Array, config: Mapping[str, Any]) -> dict[str, Any]:
     register_zarr3()
     if name == f"{IMAGE}delta":
         refuse_numbers(array, config, array.dtype[1] in "iu")
-    known = {k: v for k, v in config.items() if k not in ("id", "shape", "dtype") and v is not None}
+    known = {k: v for k, v in config.items() if k not in OF_ARRAY and v is not None}
     return {"name": name, "configuration": known} if known else {"name": name}
 
 
@@ -238,6 +241,10 @@ def zarr2_codec(
             "shape": list(chunks[-3:] if known["axis"] == -2 else chunks[-2:]),
             "dtype": number,
         }
+    if name == f"{IMAGE}packints":
+        known["dtype"] = dtype.str
+    if name.startswith(f"{IMAGE}ccitt"):
+        known |= dict(zip(("height", "width"), chunks[-2:], strict=True))
     return {"id": name, **known}
 
 

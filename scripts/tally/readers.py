@@ -263,7 +263,9 @@ class ByTifffile:
             kind = int(page.aspage().subfiletype)
             if i == 0:
                 yield "data", page.aspage()
-            elif not kind & self.MASK:
+            elif kind & self.MASK:
+                yield f"mask_{i + 1}", page.aspage()
+            else:
                 overviews += kind & self.REDUCED
                 yield (
                     f"overview_{overviews}" if kind & self.REDUCED else f"page_{i + 1}",
@@ -282,7 +284,7 @@ class ByTifffile:
         dtype: str,
     ) -> NDArray[Any]:
         """A window of one decoded page."""
-        if re.fullmatch(r"(overview|page)_\d+", array) is None:
+        if re.fullmatch(r"(overview|page|mask)_\d+", array) is None:
             array = "data"
         if array not in self.found:
             raise Cannot("it has no such page")

@@ -17,6 +17,8 @@ from byterefs.proving.slab import Slab
 OPEN = 16
 """files that are kept open at a time"""
 AXES = ("x", "y")
+PAGE = re.compile(r"(?:page|mask)_(\d+)")
+"""names of images by their IFD"""
 
 
 class Pixels:
@@ -31,7 +33,7 @@ class Pixels:
 
     def exists(self, source: str, array: str) -> bool:
         """Whether a source is a TIFF with an axis of this name; its image has whatever name the plan gives it."""
-        found = self._open(source) if array in AXES else "no axis"
+        found = self._open(source, 0) if array in AXES else "no axis"
         return (
             not isinstance(found, str) and found.GetGeoTransform(can_return_null=True) is not None
         )
@@ -39,7 +41,7 @@ class Pixels:
     def read(self, slab: Slab) -> NDArray[Any] | str:
         """Values of a slab in the axes of the bytes: (y, x), (y, x, band) or (band, y, x), after those of length one."""
         source, array, start, count, wanted = slab
-        found = self._open(source)
+        found = self._open(source, ifd(array))
         if isinstance(found, str):
             return found
         if array in AXES:
@@ -61,7 +63,7 @@ class Pixels:
 
     def block(self, source: str, array: str, key: Sequence[int]) -> tuple[int, int] | str:
         """GDAL's offset and size of a tile or compressed strip, or the reason why GDAL gives none."""
-        found = self._open(source)
+        found = self._open(source, ifd(array))
         bands = found if isinstance(found, str) else image(found, array)
         if isinstance(bands, str):
             return bands
@@ -75,21 +77,29 @@ class Pixels:
         return (int(words[0]), int(words[1])) if all(words) else f"no block {at}"
 
 
-def opened(source: str) -> Any:
-    """GDAL's dataset of a TIFF by its own tags (no side files), or the reason why there is none."""
+def ifd(array: str) -> int:
+    """The number of the IFD that an image is named by; 0 for the first image and its overviews."""
+    number = PAGE.fullmatch(array)
+    return int(number[1]) if number else 0
+
+
+def opened(source: str, directory: int = 0) -> Any:
+    """GDAL's dataset of a TIFF, or of one IFD of it, by its tags alone, or the reason why there is none."""
+    name = vsi.name(source)
     try:
         return gdal.OpenEx(
-            vsi.name(source), gdal.OF_RASTER, allowed_drivers=["GTiff"], sibling_files=[]
+            f"GTIFF_DIR:{directory}:{name}" if directory else name,
+            gdal.OF_RASTER,
+            allowed_drivers=["GTiff"],
+            sibling_files=[],
         )
     except RuntimeError as error:
         return " ".join(str(error).split())
 
 
 def image(dataset: Any, array: str) -> list[Any] | str:
-    """The bands of the image of a name: the first one of the file, or one of its overviews."""
+    """The bands of the image of a name: that of the dataset, or one of its overviews."""
     bands = [dataset.GetRasterBand(i + 1) for i in range(dataset.RasterCount)]
-    if re.fullmatch(r"page_\d+", array):
-        return "GDAL is not asked for further images"
     number = re.fullmatch(r"overview_(\d+)", array)
     if number is None:
         return bands

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,22 @@ from byterefs.scanners._common import Unsupported
 
 PREDICTED = {5: "LZW", 8: "DEFLATE", 32946: "DEFLATE", 50000: "ZSTD"}
 """compressions that have a predictor, in GDAL's words"""
+FAX = {2: "CCITTRLE", 3: "CCITTFAX3", 4: "CCITTFAX4"}
+"""compressions of single bits, in GDAL's words"""
 COMPRESSIONS = {
     1: "NONE",
     **PREDICTED,
+    **FAX,
     7: "JPEG",
     32773: "PACKBITS",
     34887: "LERC",
+    34925: "LZMA",
     50001: "WEBP",
 }
 REFUSED = {
-    2: "CCITT RLE",
-    3: "CCITT fax 3",
-    4: "CCITT fax 4",
     6: "JPEG of the old style",
     34712: "JPEG 2000",
-    34925: "LZMA",
+    34934: "JPEG XR",
     50002: "JPEG XL",
     52546: "JPEG XL",
 }
@@ -36,6 +37,7 @@ BYTES: dict[int, dict[str, Any]] = {
     8: {"id": "zlib", "level": 6},
     32946: {"id": "zlib", "level": 6},
     32773: {"id": "imagecodecs_packbits"},
+    34925: {"id": "lzma", "format": 1, "check": -1, "preset": None, "filters": None},
     50000: {"id": "zstd", "level": 9},
 }
 """compressions of bytes; the level is of no consequence to a decoder and is not in the file"""
@@ -78,6 +80,20 @@ class Encoding:
     """JPEG quantisation and Huffman tables that its chunks share"""
     lerc: int = 0
     """compression around LERC"""
+    bits: int = 0
+    """width of samples that are packed, most significant bit first and each row by itself; 0 of whole bytes"""
+    reversed: bool = False
+    """whether the bits of each stored byte are in reverse order (FillOrder 2)"""
+    t4: int = 0
+    """T4Options of CCITT fax 3"""
+
+    @property
+    def row(self) -> int:
+        """Bytes of a row of a chunk before it is compressed."""
+        samples = self.chunks[1] * self.samples
+        return (
+            -(-samples * self.bits // 8) if self.bits else samples * np.dtype(self.dtype).itemsize
+        )
 
     @property
     def predicted(self) -> int:
@@ -110,6 +126,12 @@ def codec(found: Encoding) -> dict[str, Any]:
             "its pixels are YCbCr, whose chroma is shared by neighbours, and not compressed as JPEG",
             WITHIN,
         )
+    if found.reversed:
+        return mirrored(found)
+    if found.compression in FAX:
+        return {"compressor": fax(found), "filters": None}
+    if found.bits:
+        return packed(found)
     if found.compression == 7:
         return {"compressor": jpeg(found), "filters": None}
     if found.compression == 50001:
@@ -121,6 +143,49 @@ def codec(found: Encoding) -> dict[str, Any]:
     return {
         "compressor": dict(compressor) if compressor else None,
         "filters": [predictor] if predictor else None,
+    }
+
+
+def mirrored(found: Encoding) -> dict[str, Any]:
+    """The codec of bytes whose bits are in reverse order; Unsupported where libtiff leaves them as they are."""
+    if found.compression not in (*BYTES, *FAX, 1) or found.compression == 34925:
+        raise Unsupported(
+            f"the bits of its bytes are in reverse order (FillOrder 2) around "
+            f"{COMPRESSIONS[found.compression]}",
+            WITHIN,
+        )
+    inner = codec(replace(found, reversed=False))
+    before = [inner["compressor"]] if inner["compressor"] else []
+    return {
+        "compressor": {"id": "imagecodecs_bitorder"},
+        "filters": [*(inner["filters"] or ()), *before] or None,
+    }
+
+
+def fax(found: Encoding) -> dict[str, Any]:
+    """CCITT of single bits as a numcodecs compressor, which gives a byte for each."""
+    if found.bits != 1 or found.samples > 1:
+        raise Unsupported(f"its {FAX[found.compression]} holds more than single bits", WITHIN)
+    rows, columns = found.chunks[:2]
+    options = {"t4options": found.t4} if found.compression == 3 and found.t4 else {}
+    name = f"imagecodecs_{FAX[found.compression].lower()}"
+    return {"id": name, "height": rows, "width": columns, **options}
+
+
+def packed(found: Encoding) -> dict[str, Any]:
+    """Samples of an odd number of bits as a numcodecs filter, and what compresses them."""
+    if found.compression not in (*BYTES, 1) or found.predicted != 1:
+        raise Unsupported(
+            f"its samples have {found.bits} bits, and its {COMPRESSIONS[found.compression]} with predictor "
+            f"{found.predicted} is not one of packed bits",
+            WITHIN,
+        )
+    run = found.chunks[1] * found.samples
+    first = {"dtype": found.dtype, "bitspersample": found.bits, "runlen": run}
+    compressor = BYTES.get(found.compression)
+    return {
+        "compressor": dict(compressor) if compressor else None,
+        "filters": [{"id": "imagecodecs_packints", **first}],
     }
 
 
@@ -193,6 +258,7 @@ def info(found: Encoding, planar: bool) -> str:
     name = COMPRESSIONS[found.compression]
     words += [f"COMPRESSION={name}"] if name != "NONE" else []
     words += [f"PREDICTOR={found.predicted}"] if found.predicted != 1 else []
+    words += [f"NBITS={found.bits}"] if found.bits else []
     words.append(f"INTERLEAVE={'PIXEL' if found.samples > 1 and not planar else 'BAND'}")
     kind = np.dtype(found.stored)
     if kind.itemsize > 1:

@@ -11,7 +11,7 @@ from tifffile import TiffPage
 
 from byterefs.model import ABSENT, Ints, Key
 from byterefs.scanners._common import Chunks, Unsupported, grid_of
-from byterefs.scanners._tiff_codec import WITHIN, Encoding, codec
+from byterefs.scanners._tiff_codec import FAX, WITHIN, Encoding, codec
 
 KINDS = {1: "u", 2: "i", 3: "f", 4: "u", 6: "c"}
 """SampleFormat as numpy's kind; 4 (undefined) is unsigned in GDAL too"""
@@ -67,15 +67,13 @@ class Image:
 
 
 def read(page: TiffPage) -> Image:
-    """The image of an IFD. Raises Unsupported for samples that are no whole number of bytes, and the like."""
+    """The image of an IFD. Raises Unsupported for samples that no numpy type holds, and the like."""
     width, height = number(page, 256), number(page, 257)
     if not width or not height:
         raise Unsupported(f"its image has {width} by {height} pixels", "fetch it again")
     samples = number(page, 277, 1)
     planar = number(page, 284, 1) == 2 and samples > 1
     tiled = 324 in page.tags or 322 in page.tags
-    if number(page, 266, 1) != 1:
-        raise Unsupported("the bits of its bytes are in reverse order (FillOrder 2)", WITHIN)
     if number(page, 32997, 1) != 1:
         raise Unsupported("its image has a depth", WITHIN)
     rows = number(page, 323) if tiled else min(number(page, 278, height), height)
@@ -86,16 +84,20 @@ def read(page: TiffPage) -> Image:
         )
     inner = 1 if planar else samples
     extra = values(page, 338)
+    kind, bits = samples_of(page, samples)
     encoding = Encoding(
         compression=number(page, 259, 1),
         predictor=number(page, 317, 1),
         photometric=number(page, 262, 1),
         samples=inner,
         alpha=bool(extra) and extra[-1] in ALPHA,
-        dtype=dtype(page, samples),
+        dtype=kind,
         chunks=(rows, columns, samples) if inner > 1 else (rows, columns),
         tables=page.tags.valueof(347),
         lerc=(*values(page, 50674), 0, 0)[1],
+        bits=bits,
+        reversed=number(page, 266, 1) == 2,
+        t4=number(page, 292),
     )
     return Image(width, height, samples, planar, tiled, encoding)
 
@@ -114,8 +116,11 @@ def values(page: TiffPage, code: int) -> tuple[int, ...]:
     return tuple(found) if isinstance(found, tuple | list | np.ndarray) else (found,)
 
 
-def dtype(page: TiffPage, samples: int) -> str:
-    """The numpy name of the samples in the file's byte order. Raises Unsupported if they differ or share bytes."""
+def samples_of(page: TiffPage, samples: int) -> tuple[str, int]:
+    """The numpy name of the samples in the file's byte order, and their bits where those are no whole bytes.
+
+    Raises Unsupported if they differ, or no numpy type holds them.
+    """
     bits = set(values(page, 258) or (1,))
     formats = set(values(page, 339) or (1,))
     if len(bits) > 1 or len(formats) > 1:
@@ -125,10 +130,15 @@ def dtype(page: TiffPage, samples: int) -> str:
     width, kind = bits.pop(), KINDS.get(formats.pop())
     if kind is None:
         raise Unsupported("its samples are complex integers", WITHIN)
-    if width not in WIDTHS[kind]:
+    if width in WIDTHS[kind]:
+        order = page.parent.byteorder if width > 8 else "|"
+        return np.dtype(f"{order}{kind}{width // 8}").str, 0
+    if width == 24:
+        # GDAL 3.13 packs them most significant byte first, libtiff 4.7 takes the file's order
+        raise Unsupported("its samples have 24 bits, whose bytes writers order differently", WITHIN)
+    if kind != "u" or not 0 < width < 32:
         raise Unsupported(f"its samples have {width} bits, which no numpy type has", WITHIN)
-    order = page.parent.byteorder if width > 8 else "|"
-    return np.dtype(f"{order}{kind}{width // 8}").str
+    return np.dtype(f"<u{1 if width < 8 else 2 if width < 16 else 4}").str, width
 
 
 def located(page: TiffPage, image: Image) -> tuple[Ints, Ints]:
@@ -163,8 +173,7 @@ def located(page: TiffPage, image: Image) -> tuple[Ints, Ints]:
 
 def nbytes(image: Image, rows: int) -> int:
     """Decoded bytes of ``rows`` rows of a chunk."""
-    _, *rest = image.encoding.chunks
-    return rows * math.prod(rest) * np.dtype(image.encoding.dtype).itemsize
+    return rows * image.encoding.row
 
 
 def chunked(page: TiffPage, image: Image, *, split: bool) -> tuple[Chunks, dict[str, Any]]:
@@ -180,7 +189,7 @@ def chunked(page: TiffPage, image: Image, *, split: bool) -> tuple[Chunks, dict[
         offset, size, last = plain(image, offset, size)
         if last != rows and split:
             return pieces(image, offset, math.gcd(rows, last)), coded
-    if last != rows:
+    if last != rows and image.encoding.compression not in FAX:  # which gives all rows of a strip
         strips = {"id": "tiff:strips", "rows": rows, "last": last}
         coded["filters"] = [strips, *(coded["filters"] or ())]
     return Chunks("chunked", image.chunks, offset, size), coded

@@ -1,8 +1,8 @@
 """GeoTIFF, COG and BigTIFF: where the bytes of every tile or strip lie, and where its pixels lie.
 
 The first image of a file is its array; a TIFF names none, so that the one wanted name is its, or else
-``data``. Overviews are ``overview_1``, ``overview_2`` …, other images ``page_2`` …, and come only when
-they are wanted by name. Axes are in the order of the bytes: (y, x), (y, x, band) where a chunk holds
+``data``. Overviews are ``overview_1``, ``overview_2`` …, other images ``page_2`` … and transparency masks
+``mask_3`` … by the number of their IFD, and come only when they are wanted by name. Axes are in the order of the bytes: (y, x), (y, x, band) where a chunk holds
 all samples of its pixels, (band, y, x) where each band has chunks of its own.
 """
 
@@ -38,7 +38,7 @@ from byterefs.scanners._derived import derived
 from byterefs.scanners._recorded import recorded, together
 
 MAGICS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-OTHER = re.compile(r"(overview|page)_[1-9]\d*")
+OTHER = re.compile(r"(overview|page|mask)_[1-9]\d*")
 """names of images that are not the first"""
 REDUCED, MASK = 1, 4
 """bits of NewSubfileType"""
@@ -130,12 +130,23 @@ def images(file: TiffFile, arrays: Sequence[str]) -> dict[str, tuple[int, TiffPa
     overviews = 0
     for i in range(1, len(file.pages) if len(names) < len(asked) else 1):
         kind = _tiff_ifd.number(directory(file, i), 254)
-        if kind & MASK:
-            continue
-        overviews += kind & REDUCED
-        name = f"overview_{overviews}" if kind & REDUCED else f"page_{i + 1}"
-        found[name] = (i + 1, directory(file, i))
+        found[named(kind, i + 1, overviews := overviews + reduced(kind))] = (
+            i + 1,
+            directory(file, i),
+        )
     return found
+
+
+def reduced(kind: int) -> bool:
+    """Whether a NewSubfileType is that of an overview, and of no mask."""
+    return bool(kind & REDUCED) and not kind & MASK
+
+
+def named(kind: int, ifd: int, overviews: int) -> str:
+    """The name of an image that is not the first, by its NewSubfileType and the overviews up to it."""
+    if kind & MASK:
+        return f"mask_{ifd}"
+    return f"overview_{overviews}" if reduced(kind) else f"page_{ifd}"
 
 
 def directory(file: TiffFile, index: int) -> TiffPage:
