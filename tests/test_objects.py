@@ -30,7 +30,7 @@ import serving
 from byterefs import sync
 from byterefs.access import buckets
 from byterefs.errors import SyncError
-from byterefs.publishing import objects
+from byterefs.publishing import headers, objects
 from byterefs.publishing.objects import Bucket
 from forms import Results
 from publishing import at, grow, publish, turned
@@ -132,7 +132,7 @@ def test_a_bucket_gets_what_a_directory_gets(
         assert told["size"] == head["ContentLength"] == len(found[key])
         assert told["etag"] == head["ETag"].strip('"')
         assert told["sha256"] == head["Metadata"]["sha256"]
-        assert head["ContentType"] == objects.kind(key)
+        assert head["ContentType"] == headers.kind(key)
         lasting = key.startswith("v/") or re.match(r"icechunk/\w+/", key)
         assert head.get("CacheControl") == (None if lasting else "no-cache")
 
@@ -169,13 +169,13 @@ def test_the_same_again_sends_nothing_and_an_append_only_what_changed(
 def test_a_large_file_goes_in_parts_and_is_known_again_by_its_etag(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_environment: S3
 ) -> None:
-    monkeypatch.setattr(objects, "PART", 5 << 20)
+    monkeypatch.setattr(headers, "PART", 5 << 20)
     file = tmp_path / "large"
     file.write_bytes(os.urandom(12 << 20))
     shelf = objects.bucket({"to": place})
     shelf.put("v/1/large", file)
-    assert shelf.mark("v/1/large") == objects.etag_of(file)
-    assert objects.etag_of(file).endswith("-3")
+    assert shelf.mark("v/1/large") == headers.etag_of(file)
+    assert headers.etag_of(file).endswith("-3")
     other = objects.bucket({"to": place})
     other.list()
     other.learn([(file, "its sha256")])

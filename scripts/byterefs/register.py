@@ -20,8 +20,9 @@ from byterefs.catalogue import page, root, sds, stac, times
 from byterefs.catalogue.announced import Publication, publication
 from byterefs.errors import RegisterError
 from byterefs.files import covers, digest, replacing, write_json
+from byterefs.publishing.destinations import shelf
 from byterefs.publishing.publication import registered
-from byterefs.publishing.shelf import Shelf, shelf
+from byterefs.publishing.shelf import Shelf
 from byterefs.receipts import SERVES_ALL, read
 from byterefs.view import View
 

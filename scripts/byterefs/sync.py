@@ -21,9 +21,10 @@ from typing import Any
 from byterefs import progress
 from byterefs.errors import SyncError
 from byterefs.files import digest, write_json
+from byterefs.publishing.destinations import shelf
 from byterefs.publishing.mirrors import mirror
 from byterefs.publishing.publication import LATEST, REPO, Held, Tree, registered, tree
-from byterefs.publishing.shelf import Shelf, shelf
+from byterefs.publishing.shelf import Shelf
 from byterefs.receipts import read
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,9 @@ from typing import Any
 
 from byterefs import progress
 from byterefs.errors import SyncError
+from byterefs.publishing.destinations import shelf
 from byterefs.publishing.publication import LATEST, REPO, registered
-from byterefs.publishing.shelf import Shelf, shelf
+from byterefs.publishing.shelf import Shelf
 
 
 def mirror(place: Shelf, truth: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,12 @@ them for ever; pointers by single PUTs, since Ceph ignores conditions on multipa
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from contextlib import contextmanager, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from botocore.exceptions import ClientError
@@ -23,28 +22,16 @@ from byterefs.access.buckets import Access
 from byterefs.access.web import Passing, tried
 from byterefs.errors import AbsentError, RangeError, SyncError
 from byterefs.files import file_digest
+from byterefs.publishing import headers
 from byterefs.publishing.shelf import Marks, Shelf
 
 log = logging.getLogger(__name__)
 
-PART = 64 << 20
-"""bytes: up to this size a file is one PUT, whose ETag is its MD5; above, parts of this size"""
 COPIED = 5 << 30
 """bytes: the largest object that one request copies"""
 PROBE = ".byterefs.probe"
 FRESH = 1.0
 """days: what was touched less long ago is not touched again"""
-KINDS = {
-    ".html": "text/html; charset=utf-8",
-    ".json": "application/json",
-    ".geojson": "application/geo+json",
-    ".csv": "text/csv; charset=utf-8",
-    ".md": "text/markdown; charset=utf-8",
-    ".vrt": "application/xml",
-    ".parquet": "application/vnd.apache.parquet",
-}
-NEVER = "no-cache"
-"""Cache-Control of what changes under its name"""
 
 
 class Seen(NamedTuple):
@@ -130,7 +117,7 @@ class Bucket:
         for path, sha256 in files:
             self._own[path] = sha256
             if sha256 not in self._etag:
-                self._etag[sha256] = etag_of(path)
+                self._etag[sha256] = headers.etag_of(path)
                 self._sha256[self._etag[sha256]] = sha256
 
     def recall(self, marks: Marks) -> None:
@@ -192,9 +179,9 @@ class Bucket:
 
         def once() -> str:
             with buckets.speaking(f"{self.where}/{key}"), file.open("rb") as f:
-                if size <= PART:
+                if size <= headers.PART:
                     body = f.read()
-                    answer = self.client.put_object(**head, Body=body, ContentMD5=md5(body))
+                    answer = self.client.put_object(**head, Body=body, ContentMD5=headers.md5(body))
                     return str(answer["ETag"])
                 return self.put_parts(head, f)
 
@@ -204,7 +191,7 @@ class Bucket:
     def head(self, key: str, file: Path) -> dict[str, Any]:
         """What every upload of a file says."""
         sha256 = self._own.get(file) or file_digest(file)
-        return {"Bucket": self.bucket, "Key": self.name(key), **headers(key, sha256)}
+        return {"Bucket": self.bucket, "Key": self.name(key), **headers.of(key, sha256)}
 
     def put_parts(self, head: Mapping[str, Any], f: BinaryIO) -> str:
         """A large file in parts; aborted if one of them fails."""
@@ -212,10 +199,14 @@ class Bucket:
         upload = self.client.create_multipart_upload(**head)["UploadId"]
         try:
             parts: MutableSequence[Any] = []
-            while body := f.read(PART):
+            while body := f.read(headers.PART):
                 number = len(parts) + 1
                 answer = self.client.upload_part(
-                    **where, UploadId=upload, PartNumber=number, Body=body, ContentMD5=md5(body)
+                    **where,
+                    UploadId=upload,
+                    PartNumber=number,
+                    Body=body,
+                    ContentMD5=headers.md5(body),
                 )
                 parts.append({"ETag": answer["ETag"], "PartNumber": number})
             done = self.client.complete_multipart_upload(
@@ -245,8 +236,8 @@ class Bucket:
         guard = {"CopySourceIfMatch": seen.etag} if seen.etag else {}
         sha256 = other._sha256.get(seen.etag)
         told = {"MetadataDirective": "COPY"}
-        if fixed(key) != fixed(to) and sha256 is not None:
-            told = {"MetadataDirective": "REPLACE", **headers(to, sha256)}
+        if headers.fixed(key) != headers.fixed(to) and sha256 is not None:
+            told = {"MetadataDirective": "REPLACE", **headers.of(to, sha256)}
         with self.speaking():
             answer = self.client.copy_object(
                 Bucket=self.bucket, Key=self.name(to), **told, **guard,
@@ -278,7 +269,7 @@ class Bucket:
         def once() -> str | None:
             try:
                 answer = self.client.put_object(
-                    Bucket=self.bucket, Key=self.name(key), Body=body, ContentMD5=md5(body), CacheControl=NEVER, ContentType=kind(key),
+                    Bucket=self.bucket, Key=self.name(key), Body=body, ContentMD5=headers.md5(body), CacheControl=headers.NEVER, ContentType=headers.kind(key),
                     Metadata={"sha256": hashlib.sha256(body).hexdigest()}, **condition,
                 )  # fmt: skip
             except ClientError as error:
@@ -345,38 +336,6 @@ class Bucket:
 
 class Absent(SyncError):
     """There is no such object or bucket."""
-
-
-def kind(key: str) -> str:
-    """The media type of a key, for browsers."""
-    return KINDS.get(PurePosixPath(key).suffix, "application/octet-stream")
-
-
-def fixed(key: str) -> bool:
-    """Whether what lies under a key never changes."""
-    return key.startswith("v/") or (key.startswith("icechunk/") and key.count("/") > 1)
-
-
-def headers(key: str, sha256: str) -> dict[str, Any]:
-    """What an object says of itself."""
-    caching = {} if fixed(key) else {"CacheControl": NEVER}
-    return {"Metadata": {"sha256": sha256}, "ContentType": kind(key), **caching}
-
-
-def md5(body: bytes) -> str:
-    """MD5 as Content-MD5 has it."""
-    return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-
-
-def etag_of(path: Path) -> str:
-    """The ETag that an upload of a file has: its MD5, or the MD5 of those of its parts and their number."""
-    with path.open("rb") as f:
-        parts = [
-            hashlib.md5(p, usedforsecurity=False).digest() for p in iter(lambda: f.read(PART), b"")
-        ]
-    if len(parts) <= 1:
-        return (parts[0] if parts else hashlib.md5(usedforsecurity=False).digest()).hex()
-    return f"{hashlib.md5(b''.join(parts), usedforsecurity=False).hexdigest()}-{len(parts)}"
 
 
 def bucket(options: Mapping[str, Any]) -> Bucket:

@@ -12,8 +12,9 @@ from byterefs.access import buckets, ranges
 from byterefs.errors import ByteRefsError, RangeError
 from byterefs.files import write_json
 from byterefs.model import Source
+from byterefs.publishing.destinations import shelf
 from byterefs.publishing.publication import LATEST, registered
-from byterefs.publishing.shelf import Shelf, shelf
+from byterefs.publishing.shelf import Shelf
 from byterefs.receipts import read
 from byterefs.view import View
 

@@ -12,9 +12,8 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 from byterefs.errors import SyncError
 from byterefs.files import file_digest, replacing
@@ -187,17 +186,3 @@ class Directory:
     def age(self, key: str) -> float:
         """By mtime."""
         return (time.time() - (self.root / key).stat().st_mtime) / 86_400
-
-
-def shelf(options: Mapping[str, Any]) -> Shelf:
-    """The destination that an entry of the config's ``sync`` names; SyncError for one that is neither kind."""
-    where = str(options["to"])
-    if where.startswith("s3://"):
-        # a string, so that a publication to a directory needs no client
-        return cast(Shelf, import_module("byterefs.publishing.objects").bucket(options))
-    if "://" in where and not where.startswith("file://"):
-        raise SyncError(
-            f"{where}: sync.to is a directory or s3://bucket/prefix; a web server is published to by the "
-            f"directory or the bucket that it serves"
-        )
-    return Directory(where.removeprefix("file://"))
