@@ -39,6 +39,7 @@ ORDER = [
     {"urls", "access", "grid", "grib", "hdf5_filters", "literals", "codecs", "config", "receipts"},
     {"units", "axis"},
     {"discover", "scanners", "scan", "store", "kept", "chunks", "slabs", "rows", "planning", "plan"},
+    {"planned"},
     {"view"},
     {"emitters", "zarr_meta", "reader", "drb_topic"},
     {"proving", "verify", "publishing", "sync", "catalogue", "register", "report"},

@@ -7,8 +7,9 @@ from building import build, config, replan, scan_into
 from byterefs import grid
 from byterefs.errors import StoreError
 from byterefs.model import ABSENT
+from byterefs.planned import top_folder
 from byterefs.store import add_scan, writing
-from byterefs.view import View, receipt, top_folder
+from byterefs.view import View, receipt
 from test_plan import day, monthly
 
 
