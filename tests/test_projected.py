@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+import pystac
 import pytest
 from osgeo import gdal, osr
 
+from announcing import Announced
 from building import build
 from byterefs.catalogue import cube, projected, stac
 from byterefs.catalogue.projected import Projected
 from byterefs.view import View
 from conftest import Shared
+from test_register import errors
 
 gdal.UseExceptions()
 osr.UseExceptions()
@@ -117,6 +121,25 @@ def test_a_code_is_told_where_the_registry_has_the_same_system(tmp_path: Path) -
         found = grid(view)
         assert found is not None
         assert found.code is None
+
+
+def test_a_published_projected_grid_validates_offline_and_opens_as_the_extension(
+    tmp_path: Path,
+) -> None:
+    made = Announced(tmp_path, "http://127.0.0.1:9", plan=NONE)
+    made.emit = {"parquet": {}}
+    made.archive.mkdir()
+    made.publish([laea(made.archive / "a.nc")])
+    content = json.loads((made.place / "stac" / "items" / "demo.json").read_text())
+    assert errors(content) == []
+    told = pystac.Item.from_dict(content).ext.proj
+    assert told.shape == [4, 5]
+    assert told.bbox == [3995000, 2965000, 4045000, 3005000]
+    system = osr.SpatialReference()
+    system.ImportFromWkt(told.wkt2)
+    assert system.GetProjParm("latitude_of_center") == 52
+    for wrong in ({"proj:shape": [4]}, {"proj:bbox": [1, 2, 3]}, {"proj:epsg": 3035}):
+        assert errors({**content, "properties": content["properties"] | wrong}) != []
 
 
 def test_x_and_y_of_a_cube_are_in_the_system_of_the_grid_or_no_spatial_axes(tmp_path: Path) -> None:

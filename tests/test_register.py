@@ -35,7 +35,10 @@ from serving import S3
 gdal.UseExceptions()
 ogr.UseExceptions()
 KINDS = ["icechunk", "kerchunk_parquet", "mdim_refs", "mdim_vrt", "parquet"]
-DATACUBE = yaml.safe_load((Path(__file__).parent / "datacube.yaml").read_text())
+DATACUBE, PROJECTION = (
+    yaml.safe_load((Path(__file__).parent / f"{name}.yaml").read_text())
+    for name in ("datacube", "projection")
+)
 SHAPE = (18, 36)
 
 
@@ -145,7 +148,7 @@ def test_the_collection_and_its_items_validate_offline_with_the_datacube_extensi
 
 
 def errors(content: dict[str, Any]) -> list[str]:
-    """What the schemas that pystac ships, and that of the extension, do not allow."""
+    """What the schemas that pystac ships, and those of the extensions, do not allow."""
     name = {"Feature": "item", "Collection": "collection", "Catalog": "catalog"}[content["type"]]
     shipped = get_local_schema_cache()
     known = Registry().with_resources((k, Resource.from_contents(v)) for k, v in shipped.items())
@@ -153,7 +156,8 @@ def errors(content: dict[str, Any]) -> list[str]:
     found = list(Draft7Validator(shipped[uri], registry=known).iter_errors(content))
     place = content.get("properties", content)
     if content["type"] != "Catalog":
-        found += list(Draft202012Validator(DATACUBE).iter_errors(place))
+        for schema in (DATACUBE, PROJECTION):
+            found += list(Draft202012Validator(schema).iter_errors(place))
     return [error.message for error in found]
 
 
