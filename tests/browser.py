@@ -93,7 +93,8 @@ class Browser:
         width, height, data = self.js(
             "const c = document.getElementById('canvas');"
             "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
-            "return [c.width, c.height, btoa(String.fromCharCode.apply(null, d))]"
+            "let s = ''; for (let i = 0; i < d.length; i += 8192) s += String.fromCharCode(...d.subarray(i, i + 8192));"
+            "return [c.width, c.height, btoa(s)]"
         )
         return _bytes(data).reshape(height, width, 4)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -231,6 +231,56 @@ def test_a_server_without_cors_or_ranges_gets_a_sentence_and_not_a_blank(
         assert browser.drawn is None
 
 
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-200])
+
+
+def damage(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+@pytest.mark.parametrize(
+    ("harm", "file", "sentence"),
+    [
+        (cut, "refs_sst.parquet", "the file has changed since it was indexed"),
+        (damage, "refs_sst.parquet", "refs_sst.parquet is no whole Parquet file"),
+        (Path.unlink, "refs_sst.parquet", "answers 404"),
+        (cut, "arrays.json", "arrays.json is no whole JSON file"),
+        (Path.unlink, "arrays.json", "answers 404"),
+    ],
+)
+def test_a_table_that_is_cut_damaged_or_gone_gets_a_sentence_and_not_a_blank(
+    browser: Browser, tmp_path: Path, harm: Callable[[Path], None], file: str, sentence: str
+) -> None:
+    with served(tmp_path) as server:
+        made = Announced(tmp_path, server.address)
+        made.emit = {"parquet": {}}
+        made.days(1, 1, arrays=["sst"])
+        (found,) = made.place.glob(f"v/*/parquet/{file}")
+        harm(found)
+        browser.open(f"{server.address}/place/")
+        assert sentence in browser.says
+        assert browser.drawn is None
+        assert browser.text("h-open") == "Open it"
+
+
+@pytest.mark.parametrize("where", ["arrays.json", "refs_sst.parquet"])
+def test_a_table_of_another_format_version_gets_a_sentence_and_not_a_blank(
+    browser: Browser, tmp_path: Path, where: str
+) -> None:
+    with served(tmp_path) as server:
+        made = Announced(tmp_path, server.address)
+        made.emit = {"parquet": {}}
+        made.days(1, 1, arrays=["sst"])
+        (found,) = made.place.glob(f"v/*/parquet/{where}")
+        known = found.read_bytes()
+        assert known.count(b"mdim-refs/0.2") >= 1
+        found.write_bytes(known.replace(b"mdim-refs/0.2", b"mdim-refs/0.9"))
+        browser.open(f"{server.address}/place/")
+        assert "of the format mdim-refs/0.9, and this page reads mdim-refs/0.2" in browser.says
+        assert browser.drawn is None
+
+
 def test_files_that_are_gone_or_changed_get_a_sentence_and_the_others_are_drawn(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -381,16 +431,47 @@ def tiff(folder: Path, field: np.ndarray, **options: Any) -> Iterator[Announced]
         made = Announced(folder, server.address, **parts)
         made.emit = {"parquet": {}}
         made.archive.mkdir()
-        tifffile.imwrite(made.archive / "t.nc", field, tile=(16, 16), **options)
+        tifffile.imwrite(made.archive / "t.nc", field, **{"tile": (16, 16), **options})
         made.publish([made.archive / "t.nc"])
         yield made
 
 
 def test_a_codec_that_the_page_does_not_have_is_named(browser: Browser, tmp_path: Path) -> None:
-    with tiff(tmp_path, FIELD[0].astype("<i2"), compression="lzw") as made:
+    with tiff(tmp_path, FIELD[0].astype("<i2"), compression="lerc") as made:
         browser.open(f"{made.at}/place/")
-        assert "no decoder for imagecodecs_lzw, in which t is stored" in browser.says
+        assert "no decoder for imagecodecs_lerc, in which t is stored" in browser.says
         assert browser.drawn is None
+
+
+NOISE = np.random.default_rng(6).integers(0, 40, (160, 208))
+
+
+@pytest.mark.parametrize(
+    ("compression", "dtype", "options"),
+    [
+        ("lzw", "<i2", {}),
+        ("lzw", ">i2", {"predictor": 2}),
+        ("lzw", "<f4", {"predictor": 3}),
+        ("lzw", "u1", {"tile": (160, 208)}),  # a table of codes that is full and cleared
+        ("packbits", "u1", {}),
+        ("packbits", "<i4", {}),
+        ("zlib", ">f4", {"predictor": 3}),
+        ("zlib", "<f8", {"predictor": 3}),
+    ],
+)
+def test_what_libtiff_and_tifffile_compress_is_drawn(
+    browser: Browser, tmp_path: Path, compression: str, dtype: str, options: dict[str, Any]
+) -> None:
+    noise = NOISE if options.get("tile") else NOISE[:48, :64]
+    field = np.where(noise < 25, 7, noise).astype(dtype)
+    if np.dtype(dtype).kind == "f":
+        field = (field * 0.37 - 3).astype(dtype)
+    with tiff(
+        tmp_path, field, compression=compression, byteorder=dtype[0].replace("u", "<"), **options
+    ) as made:
+        browser.open(f"{made.at}/place/")
+        assert browser.says == ""
+        assert_drawn(browser, field.astype("f8"))
 
 
 def test_tiles_with_zstd_and_a_predictor_are_drawn_and_a_large_plane_in_part(

@@ -24,6 +24,9 @@ export async function fetchRange(url, offset, size, signal) {
     answer.body?.cancel()
     throw new Said(`${host} does not answer byte ranges: it sends whole files, so single chunks cannot be read from it here.`)
   }
+  if (answer.status === 416) {
+    throw new Said(`${host} has fewer bytes at ${url} than were indexed: the file was cut or has changed since.`)
+  }
   if (answer.status !== 206) {
     throw new Said(`${host} answers ${answer.status} for ${url}: the file is gone, or it is not for everybody.`)
   }
@@ -38,7 +41,11 @@ export async function fetchRange(url, offset, size, signal) {
 export async function fetchJson(url) {
   const answer = await ask(url, {})
   if (!answer.ok) throw new Said(`${new URL(url).host} answers ${answer.status} for ${url}.`)
-  return answer.json()
+  try {
+    return await answer.json()
+  } catch {
+    throw new Said(`${url} is no whole JSON file: it was cut or has changed since it was published.`)
+  }
 }
 
 /** fetch, and a sentence instead of its wordless error where another origin's server permits nothing. */

@@ -1,6 +1,7 @@
 import { gunzipSync, unzlibSync } from 'fflate'
 import { decompress as unzstd } from 'fzstd'
 import { Said } from './said.js'
+import { unfloat, unlzw, unpackbits } from './tiff.js'
 
 const UNDO = {
   zlib: inflate,
@@ -9,6 +10,12 @@ const UNDO = {
   shuffle: (bytes, config) => unshuffle(bytes, config.elementsize ?? 4),
   fletcher32: unfletcher,
   imagecodecs_delta: undelta,
+  imagecodecs_floatpred: (bytes, config) => {
+    const { size, little } = dtype(config.dtype)
+    return unfloat(bytes, config, size, little)
+  },
+  imagecodecs_lzw: (bytes, _, length) => unlzw(bytes, length),
+  imagecodecs_packbits: (bytes, _, length) => unpackbits(bytes, length),
 }
 
 /** Filters and compressor of a codec as one list, in encoding order. */
@@ -30,7 +37,7 @@ export async function decode(codec, stored, length) {
   let bytes = stored
   for (const config of pipeline(codec).reverse()) {
     try {
-      bytes = await UNDO[config.id](bytes, config)
+      bytes = await UNDO[config.id](bytes, config, length)
     } catch (error) {
       if (error instanceof Said) throw error
       throw new Said(`${stored.length} bytes are no ${config.id} stream (${error.message ?? error}): the file has changed since it was indexed.`)

@@ -4,7 +4,7 @@ import { dtype, unknown } from './codecs.js'
 import { limits, lookup, PALETTES, suits } from './colours.js'
 import { Said } from './said.js'
 import { readPlane, unpack, windowOf } from './slice.js'
-import { Table } from './table.js'
+import { ofFormat, Table } from './table.js'
 
 const $ = (id) => document.getElementById(id)
 const KEEP = 24
@@ -13,8 +13,9 @@ const KEEP = 24
 export async function startMap(settings) {
   const folder = new URL(settings.folder, document.baseURI)
   if (settings.show === null) throw new Said('No array of this dataset has a table of references, so there is nothing to draw.')
-  const { arrays } = await fetchJson(new URL('arrays.json', folder).href)
-  const names = Object.keys(settings.arrays).filter((name) => arrays[name].kind === 'data' && arrays[name].shape.length >= 2)
+  const { arrays, meta } = await fetchJson(new URL('arrays.json', folder).href)
+  ofFormat(meta?.format_version, settings.format, 'The table')
+  const names = Object.keys(settings.arrays).filter((name) => arrays[name]?.kind === 'data' && arrays[name].shape.length >= 2)
   if (!names.length) throw new Said('No variable of this dataset has two axes to draw.')
   const map = new LiveMap(folder, settings, arrays, names)
   await map.choose(names.includes(settings.show) ? settings.show : names[0])
@@ -56,7 +57,7 @@ class LiveMap {
       return found?.values !== undefined && found.shape.length === 1 ? { values: coordinate(found), attrs: found.attrs } : null
     }
     this.axes = row.dims.map(told)
-    this.table = new Table(this.folder, this.settings.arrays[name], row.shape.length)
+    this.table = new Table(this.folder, this.settings.arrays[name], row.shape.length, this.settings.format)
     slider('slider', 'step', lead.length ? row.shape[0] : 1, lead.length ? row.shape[0] - 1 : 0)
     this.second = lead.length > 1 ? lead.findIndex((_, i) => i > 0 && row.shape[i] > 1) : -1
     slider('levels', 'level', this.second > 0 ? row.shape[this.second] : 1, 0)

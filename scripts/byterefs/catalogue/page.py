@@ -281,6 +281,7 @@ def settings(
     drawn = {name: list(files[name]) for name in sorted(view.referenced()) if name in files}
     return {
         "folder": f"{parquet.folder}/",
+        "format": FORMAT,
         "show": view.shown if view.shown in drawn else next(iter(drawn), None),
         "arrays": drawn,
     }
