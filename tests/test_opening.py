@@ -109,7 +109,10 @@ def dataset(lines: list[str], name: str = "ds") -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(text, left)
-        return np.asarray(left[name]["sst"].values)
+        values = np.asarray(left[name]["sst"].values)
+        if hasattr(left.get("store"), "close"):
+            left["store"].close()
+        return values
 
 
 def same(found: np.ndarray, published: Published) -> bool:
@@ -131,6 +134,21 @@ def test_xarray_opens_a_fetched_copy_and_the_address_itself(
             assert same(dataset(lines, "ds_json"), published)
     for scheme in ("http", *(["s3"] if form == "icechunk" else [])):
         assert same(dataset(published.at_address(place, target, form, scheme)["xarray"]), published)
+
+
+@pytest.mark.parametrize("form", ["parquet", "sqlite"])
+@pytest.mark.parametrize("place", ["truth", "mirror"])
+def test_xarray_opens_a_table_by_our_own_reader_in_a_fetched_copy_and_at_its_address(
+    published: Published, tmp_path: Path, place: str, form: str
+) -> None:
+    lines = published.fetched(place, "http", form, tmp_path)["xarray"]
+    here = "\n".join(lines)
+    if form == "sqlite":
+        assert here.count("# targets: access, bucket, http") == 1
+        here = here.replace("target='access'", "target='http'")
+    with contextlib.chdir(tmp_path):
+        assert same(dataset([here]), published)
+    assert same(dataset(published.at_address(place, "http", form, "http")["xarray"]), published)
 
 
 @pytest.mark.parametrize(("place", "target"), PLACES)

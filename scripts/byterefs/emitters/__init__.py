@@ -91,6 +91,16 @@ class Place:
         return urls.to_https(self.url(name))
 
 
+def as_zarr(location: str, target: str, targets: Sequence[str] = ()) -> list[str]:
+    """The lines by which xarray opens a table with the reader of byterefs; ``targets`` are those that it serves."""
+    others = f"  # targets: {', '.join(targets)}" if len(targets) > 1 else ""
+    return [
+        "import byterefs, xarray as xr  # pip install 'byterefs[remote,parquet,xarray]', from its repository",
+        f"store = byterefs.open({location!r}, target={target!r}){others}",
+        "ds = xr.open_zarr(store, consolidated=False)",
+    ]
+
+
 class Reader(Protocol):
     """A form opened through its own reader."""
 

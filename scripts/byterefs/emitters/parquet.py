@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from byterefs import FORMAT, urls
 from byterefs.codecs import numcodecs_refusal
-from byterefs.emitters import Place, Reader, write_open
+from byterefs.emitters import Place, Reader, as_zarr, write_open
 from byterefs.emitters._arrow import binary, locations
 from byterefs.emitters._parquet import ParquetReader
 from byterefs.emitters._parts import Flat, Parts, cut, inline_values
@@ -255,6 +255,7 @@ def opening(
     files = files if partition else [f"{stem}.parquet"]
     table = listed([place.url(f) for f in files])
     lines = {
+        "xarray": as_zarr(place.https("") if place.remote else place.url(), target),
         "gdal": [f'ogrinfo -al "{place.gdal(stem if partition else files[0])}"'],
         "duckdb": [
             f"SELECT * FROM read_parquet({table}) WHERE dim_0 BETWEEN 0 AND 2 AND present = 1",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from byterefs import FORMAT
 from byterefs.codecs import numcodecs_refusal
-from byterefs.emitters import Described, Place, Rows, write_open
+from byterefs.emitters import Described, Place, Rows, as_zarr, write_open
 from byterefs.emitters._table import Chunk, read_window
 from byterefs.files import canonical, digest, replacing
 from byterefs.grid import chunk_grid, elements, linear
@@ -249,6 +249,9 @@ def opening(
             "INSTALL sqlite; LOAD sqlite;",
             f"SELECT * FROM sqlite_scan('{here}', '{table}') LIMIT 5;",
         ],
+        "xarray": as_zarr(
+            url if place.remote else file, target, () if place.remote else view.targets
+        ),
         "python": [
             *(python if place.remote else ()),
             "import sqlite3",
