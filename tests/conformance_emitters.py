@@ -527,6 +527,8 @@ class EmitterTests:
             assert names["ds"]["time"].dt.day.values.tolist() == [2, 3]
             self.check_decoded(names["ds"])
             names["ds"].close()
+            if hasattr(names.get("store"), "close"):
+                names["store"].close()
             ran.append("xarray")
         for statement in lines.get("duckdb", ()):
             if "INSTALL" in statement or "sqlite_scan" in statement:
