@@ -172,7 +172,7 @@ def by_vrt(
     path = Path(options["vrt"])
     if not path.exists():
         raise PlanError(f"{path}: there is no such VRT; plan.vrt must name one for engine 'vrt'")
-    return by_vrt_text(physical, tuple(chosen), path.read_text(), str(path.parent), str(path))
+    return by_vrt_text(physical, tuple(chosen), vrt_plan.text_of(path), str(path.parent), str(path))
 
 
 def by_vrt_text(

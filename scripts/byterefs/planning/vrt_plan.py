@@ -209,4 +209,9 @@ def mosaic(files: Sequence[str], arrays: Sequence[str], out: Path) -> str:
         raise PlanError(
             f"gdal mdim mosaic refuses these sources: {e}; use plan.engine: coordinates"
         ) from e
-    return out.read_text()
+    return text_of(out)
+
+
+def text_of(path: Path) -> str:
+    """The text of a VRT; GDAL copies attributes into it that are not UTF-8, and no plan is read from these."""
+    return path.read_bytes().decode(errors="replace")
