@@ -36,7 +36,7 @@ def imported(path: Path) -> set[str]:
 IMPORTS = {name(path): imported(path) for path in MODULES}
 ORDER = [
     {"errors", "model", "files", "progress", "locks"},
-    {"urls", "access", "grid", "grib", "hdf5_filters", "literals", "codecs", "config", "receipts"},
+    {"urls", "access", "grid", "grib", "hdf5_filters", "literals", "codecs", "config", "config_checks", "database", "receipts"},
     {"units", "axis"},
     {"discover", "scanners", "scan", "store", "kept", "chunks", "slabs", "rows", "planning", "plan"},
     {"planned"},

@@ -10,8 +10,8 @@ import pytest
 
 from building import build, config, scan_into
 from byterefs import stages, view
+from byterefs.database import MADE_OF, writing
 from byterefs.proving import sample
-from byterefs.store import MADE_OF, writing
 from byterefs.view import View, receipt
 from forms import Results
 from test_plan import day

@@ -28,8 +28,7 @@ import zarr
 from zarr.core.buffer import cpu, default_buffer_prototype
 
 from building import turned
-from byterefs import store as stores
-from byterefs import sync
+from byterefs import database, sync
 from byterefs.errors import SyncError, VerifyError
 from byterefs.planning import vrt
 from byterefs.view import View
@@ -547,11 +546,11 @@ def test_a_granule_that_is_gone_is_named(fresh: Dataset) -> None:
 
 def shifted(results: Results, array: str = "sst") -> None:
     """Turn the placements of an array around in the working store: a plan that is wrong, and whole."""
-    with stores.writing(results.store) as con:
+    with database.writing(results.store) as con:
         turned(con, array, lambda sources: np.roll(sources, -1))
     with View.open(results.store) as view:
         text = vrt.write(view.across_eras().arrays, view.root, view.root_dtypes)
-    with stores.writing(results.store) as con:
+    with database.writing(results.store) as con:
         con.execute("UPDATE meta SET value = ? WHERE key = 'plan'", (text,))
 
 
@@ -576,7 +575,7 @@ def test_a_plan_with_shifted_data_is_caught_by_gdal_alone(fresh: Dataset, form: 
 
 def corrupt(results: Results, column: str, add: int) -> None:
     """Move every byte range of sst in the working store: rows of all forms follow it."""
-    with stores.writing(results.store) as con:
+    with database.writing(results.store) as con:
         rows = con.execute(
             f'SELECT source_id, "{column}" FROM byterefs_arrays WHERE array = ?', ("sst",)
         ).fetchall()
@@ -616,7 +615,7 @@ def test_values_that_happen_to_be_equal_do_not_hide_a_wrong_byte_range(tmp_path:
         nc["sst"][:] = 7
     results.scan([archive / "a.nc"])
     corrupt(results, "offset", int(refs.offset[1] - refs.offset[0]))
-    with stores.writing(results.store) as con:
+    with database.writing(results.store) as con:
         moved = np.array([refs.offset[1], refs.offset[0]], "<i8").tobytes()
         con.execute('UPDATE byterefs_arrays SET "offset" = ? WHERE array = ?', (moved, "sst"))
     results.emit(("access", "sqlite"))

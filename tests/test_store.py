@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from byterefs import store
+from byterefs import database, store
 from byterefs.errors import StoreError
 from byterefs.model import ABSENT, ArrayMeta, Source, SourceArray, SourceScan
 
@@ -148,6 +148,6 @@ def test_the_store_has_a_delete_journal_and_no_sidecar_files(tmp_path):
 def test_a_name_with_quotes_stays_one_identifier():
     con = sqlite3.connect(":memory:")
     name = 'a"; DROP TABLE x; --'
-    con.execute(f"CREATE TABLE {store.quote(name)} (i)")
+    con.execute(f"CREATE TABLE {database.quote(name)} (i)")
     assert con.execute("SELECT name FROM sqlite_master").fetchall() == [(name,)]
     con.close()

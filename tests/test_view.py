@@ -5,10 +5,11 @@ import pytest
 
 from building import build, config, replan, scan_into
 from byterefs import grid
+from byterefs.database import writing
 from byterefs.errors import StoreError
 from byterefs.model import ABSENT
 from byterefs.planned import top_folder
-from byterefs.store import add_scan, writing
+from byterefs.store import add_scan
 from byterefs.view import View, receipt
 from test_plan import day, monthly
 

@@ -1,7 +1,7 @@
 """Dataset configs: YAML in, a checked mapping with every default filled out, or one sentence why not.
 
 The Snakefile imports this module on every start, so it imports nothing heavy. The schemas in
-``config/schema`` say what a key means; what JSON Schema cannot say is checked here.
+``config/schema`` say what a key means; what JSON Schema cannot say is checked by ``config_checks``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import copy
 import difflib
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -20,24 +20,10 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from byterefs import urls
+from byterefs import config_checks
 from byterefs.errors import ConfigError
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "config" / "schema"
-STAGES = (
-    "discover",
-    "scan",
-    "store",
-    "plan",
-    "view",
-    "emit",
-    "verify",
-    "sync",
-    "register",
-    "report",
-)
-RESERVED = {"all", "access"} | set(STAGES)
-"""Names that a dataset cannot have: stages, and words with a meaning of their own."""
 
 
 def load_settings(config: Mapping[str, Any], where: str = "config/config.yaml") -> dict[str, Any]:
@@ -46,7 +32,7 @@ def load_settings(config: Mapping[str, Any], where: str = "config/config.yaml") 
     words = {"true": True, "false": False}
     told = {k: words.get(v, v) if isinstance(v, str) else v for k, v in config.items()}
     settings = check(told, "config", where)
-    _check_secrets(settings, Path(where))
+    config_checks.check_secrets(settings, Path(where))
     if "catalogue" in settings:
         settings["catalogue"]["to"] = absolute(settings["catalogue"]["to"])
     return settings
@@ -69,35 +55,19 @@ def load_datasets(config: Mapping[str, Any], where: str = "config/config.yaml") 
                 f"{path}); give one of them another name, or list it once"
             )
         datasets[dataset["dataset"]] = dataset
-    _check_catalogue(settings.get("catalogue"), datasets, where)
+    config_checks.check_catalogue(settings.get("catalogue"), datasets, where)
     return datasets
-
-
-def _check_catalogue(
-    place: Mapping[str, Any] | None, datasets: Mapping[str, Any], where: str
-) -> None:
-    """Refuse a place for the catalogue whose files a publication has as its own, or would remove."""
-    if place is None:
-        return
-    for name, dataset in datasets.items():
-        for entry in dataset["sync"]:
-            same = entry.get("endpoint") == place.get("endpoint")
-            if same and f"{place['to']}/".startswith(f"{entry['to'].rstrip('/')}/"):
-                raise ConfigError(
-                    f"{where}: catalogue.to: {place['to']} belongs to the publication {entry['name']!r} of "
-                    f"{name!r}; give the catalogue a place of its own, the folder above it for one"
-                )
 
 
 def load(path: Path) -> dict[str, Any]:
     """One dataset config with every default filled and its paths made absolute."""
     dataset = check(_worded(read(path)), "dataset", str(path))
-    _check_names(dataset, path)
-    _check_secrets(dataset, path)
-    _check_select(dataset, path)
-    _check_eras(dataset, path)
+    config_checks.check_names(dataset, path)
+    config_checks.check_secrets(dataset, path)
+    config_checks.check_select(dataset, path)
+    config_checks.check_eras(dataset, path)
     _fill_file_name(dataset, path)
-    _check_targets(dataset, path)
+    config_checks.check_targets(dataset, path)
     return _absolute(dataset)
 
 
@@ -218,63 +188,6 @@ def _rank(error: ValidationError) -> tuple[int, list[str]]:
     return rank, [str(p) for p in error.absolute_path]
 
 
-def _check_names(dataset: Mapping[str, Any], path: Path) -> None:
-    name = dataset["dataset"]
-    if name != path.stem:
-        raise ConfigError(
-            f"{path}: dataset: the name {name!r} and the file's name differ; rename one of them"
-        )
-    if name in RESERVED:
-        raise ConfigError(f"{path}: dataset: {name!r} is a reserved name; give it another one")
-
-
-def _check_secrets(value: Any, path: Path, place: str = "") -> None:
-    """Refuse an address that holds a password or a signature; it is not shown."""
-    items = value.items() if isinstance(value, Mapping) else enumerate(value)
-    for key, item in items:
-        here = f"{place}.{key}" if place else str(key)
-        for text in (key, item):
-            if isinstance(text, str) and urls.secret(text):
-                raise ConfigError(
-                    f"{path}: {here.partition('?')[0].rpartition('@')[2]}: an address with a password or a signature "
-                    "does not belong in a config; name a profile of the AWS configuration, or a public address"
-                )
-        if isinstance(item, Mapping | list):
-            _check_secrets(item, path, here)
-
-
-def _check_select(dataset: Mapping[str, Any], path: Path) -> None:
-    pattern = dataset["source"]["pattern"]
-    try:
-        groups = re.compile(pattern).groupindex
-    except re.error as error:
-        raise ConfigError(
-            f"{path}: source.pattern: {pattern!r} is no regular expression: {error}"
-        ) from None
-    select = dataset["select"]
-    for key, used in (("slot", select["slot"]), ("prefer", list(select["prefer"]))):
-        for group in used:
-            if group not in groups:
-                known = ", ".join(groups) or "none"
-                raise ConfigError(
-                    f"{path}: select.{key}: {group!r} is no named group of source.pattern "
-                    f"(it has: {known}); write (?P<{group}>…) in the pattern"
-                )
-
-
-def _check_eras(dataset: Mapping[str, Any], path: Path) -> None:
-    """Refuse eras without an axis to follow each other on, and slots where there are none."""
-    eras = dataset["plan"]["eras"]
-    if eras != "refuse" and dataset["plan"]["concat"] is None:
-        raise ConfigError(
-            f"{path}: plan.eras: eras follow each other along an axis; name it in plan.concat"
-        )
-    if isinstance(eras, dict) and not dataset["select"]["slot"]:
-        raise ConfigError(
-            f"{path}: plan.eras: eras begin and end at slots; name the groups that make a slot in select.slot"
-        )
-
-
 def _fill_file_name(dataset: dict[str, Any], path: Path) -> None:
     """Give ``scan.file_name`` the pattern and the root of ``source``, and check its groups."""
     rules = dataset["scan"].get("file_name")
@@ -306,36 +219,6 @@ def _fill_file_name(dataset: dict[str, Any], path: Path) -> None:
             f"{path}: scan.file_name.coordinate.units: {rule.get('units')!r} count no time, and `format` reads "
             f"a date; write for example `days since 1970-01-01`"
         )
-
-
-def _check_targets(dataset: Mapping[str, Any], path: Path) -> None:
-    targets = ["access", *dataset["remap"]]
-    for target in dataset["targets"]:
-        if target not in targets:
-            raise ConfigError(
-                f"{path}: targets.{target}: there is no such target; `remap` makes these: {', '.join(targets)}"
-            )
-    used = [(f"sync.{i}.target", s["target"]) for i, s in enumerate(dataset["sync"])]
-    sqlite = dataset["emit"].get("sqlite", {}).get("sources")
-    used += [("emit.sqlite.sources", sqlite)] if sqlite else []
-    for key, target in used:
-        if target not in targets:
-            raise ConfigError(
-                f"{path}: {key}: there is no target {target!r}; `remap` makes these: "
-                f"{', '.join(targets)}"
-            )
-    _check_sync(dataset["sync"], path)
-
-
-def _check_sync(syncs: Sequence[Mapping[str, Any]], path: Path) -> None:
-    names = [s["name"] for s in syncs]
-    for i, entry in enumerate(syncs):
-        if entry["name"] in names[:i]:
-            raise ConfigError(f"{path}: sync: two publications have the name {entry['name']!r}")
-        if entry.get("mirror_of", entry["name"]) not in names[: i + 1]:
-            raise ConfigError(
-                f"{path}: sync.{i}.mirror_of: no publication {entry['mirror_of']!r} stands before it"
-            )
 
 
 def _absolute(dataset: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What the stage `view` computed once and keeps in the working store for the jobs that follow.
 
 Five emissions and as many verifications ask the same of the view: its digests, its rows, the fingerprints of
-its slots. Triggers empty the table in the transaction that changes what it was made of (``store.voiding``), so
+its slots. Triggers empty the table in the transaction that changes what it was made of (``database.voiding``), so
 that what is found here is of the store as it is.
 """
 
@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
-from byterefs.store import writing
+from byterefs.database import writing
 
 
 def write(store: Path, items: Mapping[str, bytes]) -> None:

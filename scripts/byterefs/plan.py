@@ -12,6 +12,7 @@ from typing import Any
 
 from byterefs import FORMAT, urls
 from byterefs.access import ranges
+from byterefs.database import reading, writing
 from byterefs.discover import select
 from byterefs.errors import ByteRefsError, PlanError, RemapError
 from byterefs.files import canonical, digest, replacing, write_json
@@ -20,7 +21,7 @@ from byterefs.planning.compose import Plan, compose
 from byterefs.planning.physical import Physical
 from byterefs.planning.records import array_row
 from byterefs.slabs import Slabs
-from byterefs.store import drop_plan, reading, writing
+from byterefs.store import drop_plan
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from typing import Any, Self
 
 from byterefs import urls
 from byterefs.axis import time_units
+from byterefs.database import opened
 from byterefs.errors import StoreError
 from byterefs.model import Array, Source
 from byterefs.planning import vrt
 from byterefs.planning.records import array_of
 from byterefs.slabs import Placements, Slabs
-from byterefs.store import opened
 
 
 class Planned:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from byterefs import files, store, urls
+from byterefs import database, files, store, urls
 from byterefs.discover import select
 from byterefs.errors import DiscoverError
 from byterefs.model import Source
@@ -190,7 +190,7 @@ def known_sources(store_path: Path, on_error: str) -> dict[str, Any]:
     """
     known: dict[str, Any] = store.known(store_path)
     if known and on_error == "fail":
-        with store.reading(store_path) as con:
+        with database.reading(store_path) as con:
             rows = con.execute(
                 "SELECT source FROM sources JOIN byterefs_scans USING (source_id) "
                 "WHERE refused IS NOT NULL"

@@ -15,12 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from byterefs import urls
+from byterefs.database import quote
 from byterefs.emitters import Described, Rows
 from byterefs.emitters._table import Chunk, read_window
 from byterefs.errors import EmitError
 from byterefs.grid import chunk_grid
 from byterefs.model import ABSENT, Key
-from byterefs.store import quote
 
 
 class ParquetReader:

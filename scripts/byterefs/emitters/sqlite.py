@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from byterefs import FORMAT
 from byterefs.codecs import numcodecs_refusal
+from byterefs.database import quote, schema
 from byterefs.emitters import Described, Place, Rows, as_zarr, write_open
 from byterefs.emitters._table import Chunk, read_window
 from byterefs.files import canonical, digest, replacing
@@ -26,7 +27,6 @@ from byterefs.grid import chunk_grid, elements, linear
 from byterefs.model import ABSENT, Array, Fragment, Key
 from byterefs.planning.records import array_row
 from byterefs.slabs import Slabs
-from byterefs.store import quote, schema
 from byterefs.view import View, array_digest
 
 PER_TARGET = False

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from byterefs import FORMAT
+from byterefs.database import quote
 from byterefs.emitters import Reader
 from byterefs.files import canonical
 from byterefs.grid import elements
 from byterefs.proving.artefact import refuse
-from byterefs.store import quote
 from byterefs.view import View
 
 

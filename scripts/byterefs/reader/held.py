@@ -20,12 +20,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from byterefs.database import schema
 from byterefs.errors import StoreError
 from byterefs.files import digest
 from byterefs.model import Source
 from byterefs.reader.places import Place, place, recipe, version
 from byterefs.reader.table import Ref
-from byterefs.store import schema
 
 log = logging.getLogger(__name__)
 

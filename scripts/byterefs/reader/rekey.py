@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from byterefs.database import quote
 from byterefs.errors import StoreError
 from byterefs.files import canonical, replacing
 from byterefs.grid import elements, from_elements
 from byterefs.model import Array
 from byterefs.reader.sqlite import SqliteTable
-from byterefs.store import quote
 from byterefs.zarr_meta import storage_fill
 
 GONE = -1

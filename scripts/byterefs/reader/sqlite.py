@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from byterefs import FORMAT, urls
+from byterefs.database import quote
 from byterefs.errors import RangeError, StoreError
 from byterefs.model import Source
 from byterefs.reader.table import (
@@ -27,7 +28,6 @@ from byterefs.reader.table import (
     parsed,
     rules_of,
 )
-from byterefs.store import quote
 
 JSON = ("dims", "shape", "chunks", "codec", "attrs", "affine", "attr_dtypes", "chunk_edges")
 COLUMNS = (

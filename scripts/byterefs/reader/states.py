@@ -12,11 +12,11 @@ from typing import Any
 
 from byterefs import urls
 from byterefs.access import ranges
+from byterefs.database import quote
 from byterefs.errors import StoreError
 from byterefs.reader.sqlite import SqliteTable
 from byterefs.reader.table import Table
 from byterefs.reader.tables import open_table
-from byterefs.store import quote
 
 FIELDS = ("dims", "shape", "chunks", "dtype", "fill", "codec", "attrs", "storage", "grid_mapping")
 ROW = 'present, path, "offset", size, data'
