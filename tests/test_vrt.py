@@ -63,6 +63,23 @@ def test_gdal_reads_every_value_of_every_array_through_the_plan(tmp_path):
         assert group.OpenMDArray("time").ReadAsArray().tolist() == [0, 1, 2]
 
 
+def test_a_nan_with_a_sign_keeps_it_or_its_array_is_refused(tmp_path):
+    lat = np.array([np.nan, np.copysign(np.nan, -1), 3.0])
+    with netCDF4.Dataset(tmp_path / "n.nc", "w") as nc:
+        nc.createDimension("x", 3)
+        for name, values in {"v": lat, "lat": lat, "usual": np.array([np.nan, 1, 2])}.items():
+            nc.createVariable(name, "f8", ("x",))[:] = values
+        nc.createVariable("z", "f8", ())[...] = lat[1]
+        nc["v"].coordinates = "lat usual z"
+    with build(tmp_path, [tmp_path / "n.nc"], plan={"concat": None}) as view:
+        assert all(view.arrays[name].values for name in ("lat", "usual", "z"))
+        group, _keep = opened(view.vrt)
+        assert group.OpenMDArray("lat").ReadAsArray().tobytes() == lat.tobytes()
+        assert "sign or payload" in vrt.cannot(view.arrays["z"])
+        assert vrt.inlined(view.arrays["usual"])
+        assert "z" not in group.GetMDArrayNames()
+
+
 def test_what_a_mosaic_drops_is_in_the_plan(tmp_path):
     for n in range(2):
         rich(tmp_path / f"{n}.nc", n)

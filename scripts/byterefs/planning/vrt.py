@@ -179,6 +179,8 @@ def cannot(a: Array) -> str | None:
         return f"it has stretches without source, which would read as {fill}, more than GDAL's nodata holds"
     if 0 in a.shape:
         return f"its shape {list(a.shape)} has an axis without elements, which GDAL's VRT refuses"
+    if inlined(a) and odd_nan(a):
+        return "it is kept by value and has a NaN with a sign or payload, which no text of GDAL's VRT has"
     if a.dtype[1] == "c" and inlined(a):
         return "it is kept by value, and GDAL's VRT has no text for complex numbers"
     if of_text(a) and not inlined(a):
@@ -214,12 +216,18 @@ def inlined(a: Array) -> bool:
     """Whether the VRT carries an array's values itself."""
     if a.values is None:
         return False
-    return (
-        not a.placements
-        or prod(a.shape) <= INLINE_ELEMENTS
-        or time_units(a.attrs) is not None
-        or a.dtype[1] == "S"
-    )
+    if not a.placements or not a.shape or time_units(a.attrs) is not None or a.dtype[1] == "S":
+        return True
+    return prod(a.shape) <= INLINE_ELEMENTS and not odd_nan(a)
+
+
+def odd_nan(a: Array) -> bool:
+    """Whether a NaN among the values has other bits than GDAL 3.13 makes of ``nan``."""
+    if a.dtype[1] != "f" or a.values is None:
+        return False
+    values = np.frombuffer(a.values, a.dtype)
+    nans = values[np.isnan(values)]
+    return bool((nans.tobytes() != np.full(nans.shape, np.nan, a.dtype).tobytes()))
 
 
 def no_data(a: Array) -> np.generic | None:
