@@ -167,6 +167,8 @@ class Chunks:
     offset: Ints
     size: Ints
     data: Mapping[Key, bytes] = field(default_factory=dict)
+    skipped: int = 0
+    """bits of the filters that every chunk was stored without"""
 
 
 def grid_of(shape: Key, chunks: Key) -> Key:

@@ -42,7 +42,7 @@ def locate(node: Node, dtype: np.dtype[Any], *, steps: int, end: int) -> Chunks:
     """Every chunk of a dataset: offset and stored size in bytes on its chunk grid.
 
     ``steps`` is how many first axes of bytes in C order are cut to single steps; ``end`` is the file's size.
-    Raises Unsupported for chunks that skip a filter and a range past ``end``.
+    Raises Unsupported for chunks of which some skip a filter and a range past ``end``.
     """
     if node.layout == h5d.CHUNKED:
         found = _chunked(node)
@@ -85,15 +85,16 @@ def _chunked(node: Node) -> Chunks:
     found = _index(node)
     offset = np.full(grid, ABSENT, np.int64)
     size = offset.copy()
+    skipped = 0
     if len(found.offset) == 1 == offset.size and not found.mask[0]:
         offset[:], size[:] = found.offset, found.size
     elif len(found.offset):
         keys = found.start // np.array(chunks)
         inside = (keys < np.array(grid)).all(axis=1)  # a shrunk dataset may keep chunks outside
-        _refuse_masks(found.mask, keys, pipeline)
+        skipped = _one_mask(found.mask[inside], keys[inside], pipeline)
         at = tuple(keys[inside].T)
         offset[at], size[at] = found.offset[inside], found.size[inside]
-    return Chunks("chunked", chunks, offset, size)
+    return Chunks("chunked", chunks, offset, size, skipped=skipped)
 
 
 def refuse_exchanged(dsid: h5d.DatasetID) -> None:
@@ -155,9 +156,15 @@ def _index(node: Node) -> _Index:
     return _Index(rows, np.frombuffer(masks, np.uint32), *columns)
 
 
-def _refuse_masks(masks: NDArray[np.uint32], keys: Ints, pipeline: list[Filter]) -> None:
+def _one_mask(masks: NDArray[np.uint32], keys: Ints, pipeline: list[Filter]) -> int:
+    """The filters that all chunks were stored without, as bits; Unsupported where chunks differ in them.
+
+    HDF5 leaves out an optional filter that would make a chunk larger.
+    """
     if not masks.any():
-        return
+        return 0
+    if (masks == masks[0]).all():
+        return int(masks[0])
     masked = int(np.flatnonzero(masks)[0])
     mask = int(masks[masked])
     skipped = [f[3].decode("latin-1") or str(f[0]) for i, f in enumerate(pipeline) if mask >> i & 1]

@@ -210,7 +210,8 @@ def _told(node: Node) -> dict[str, str]:
 
 
 def _meta(node: Node, dtype: np.dtype[Any], attrs: Attributes, found: Chunks | None) -> ArrayMeta:
-    pipeline = node.filters if found and found.layout == "chunked" else []
+    kept = enumerate(node.filters if found and found.layout == "chunked" else [])
+    pipeline = [entry for i, entry in kept if found and not found.skipped >> i & 1]
     codec = codecs.hdf5_codec(pipeline, dtype.str)
     storage_fill = None if is_text(node.type) else fill(node.type, node.plist, dtype)
     return ArrayMeta(
