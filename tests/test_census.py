@@ -68,8 +68,9 @@ def odd_hdf5(path: Path) -> None:
 
 
 def undefined(path: Path) -> None:
-    """Chunks that were never written and that HDF5 fills with nothing."""
+    """Chunks that were never written and that HDF5 fills with nothing; and an array that it fills."""
     with h5py.File(path, "w") as f:
+        f.create_dataset("filled", (3,), "i4", fillvalue=7)
         made = h5p.create(h5p.DATASET_CREATE)
         made.set_chunk((7, 11))
         made.set_fill_time(h5d.FILL_TIME_NEVER)

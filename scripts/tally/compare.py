@@ -54,7 +54,8 @@ class Look:
         undefined = listed is not None and listed.undefined
         if undefined and array.values is not None:
             raise Undone(
-                "HDF5 gives whatever lay in memory for those of its elements never written"
+                "elements of it were never written and have no fill, so that HDF5 gives whatever lay in memory "
+                "and nothing can be compared; write them, or leave the array out with scan.arrays"
             )
         known = written(self.view, array) if undefined else windows(array)
         for start, count in known:

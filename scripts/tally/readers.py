@@ -117,10 +117,12 @@ def padded(found: h5py.Dataset, start: Sequence[int], count: Sequence[int]) -> N
 
 
 def undefined(item: h5py.Dataset) -> bool:
-    """Whether HDF5 fills in nothing for chunks that were never written, and there are such."""
-    if not item.chunks:
-        return not item.id.get_storage_size()
-    if item.id.get_num_chunks() == prod(chunk_grid(item.shape, item.chunks)):
+    """Whether HDF5 fills in nothing for what was never written, and there is such."""
+    if item.chunks:
+        whole = item.id.get_num_chunks() == prod(chunk_grid(item.shape, item.chunks))
+    else:
+        whole = bool(item.id.get_storage_size())
+    if whole:
         return False
     made = item.id.get_create_plist()
     never: bool = made.get_fill_time() == h5py.h5d.FILL_TIME_NEVER
