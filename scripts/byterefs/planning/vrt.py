@@ -227,7 +227,7 @@ def odd_nan(a: Array) -> bool:
         return False
     values = np.frombuffer(a.values, a.dtype)
     nans = values[np.isnan(values)]
-    return bool((nans.tobytes() != np.full(nans.shape, np.nan, a.dtype).tobytes()))
+    return bool(nans.tobytes() != np.full(nans.shape, np.nan, a.dtype).tobytes())
 
 
 def no_data(a: Array) -> np.generic | None:
