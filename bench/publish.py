@@ -26,6 +26,7 @@ from measuring import ROOT  # puts scripts/ on the path
 from byterefs import sync
 from byterefs.files import covers
 from byterefs.publishing import objects
+from byterefs.publishing.before import Before
 from byterefs.publishing.publication import Held
 from demonstration.seaweed import KEY, S3, SECRET
 
@@ -55,7 +56,7 @@ def ours(folder: Path, server: S3, bucket: str) -> None:
     place = objects.bucket({"to": f"s3://{bucket}/p", "endpoint": server.endpoint})
     with place.lock():
         place.learn((h.path, h.sha256) for h in held.values())
-        before = sync.Before(place, place.list(), {})
+        before = Before(place, place.list(), {})
         sync.fill(place, held, before)
         sync.arrived(place, held)
 
