@@ -6,6 +6,7 @@ each of them by the time, step, member and level that the coordinates of the dat
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ GRID = ("latitude", "longitude")
 WHEN = ("time", "valid_time", "step", "number")
 UNLEVELLED = ("surface", "meanSea", "entireAtmosphere", "atmosphere", "nominalTop", "tropopause")
 
+Spot = tuple[int, int]
+"""the byte that a message starts at, and which field of it"""
 At = Mapping[str, NDArray[Any] | None]
 """axis -> the dataset's coordinate along it at a slab, None where there is none; in the order of the axes"""
 
@@ -38,7 +41,7 @@ At = Mapping[str, NDArray[Any] | None]
 class Field(NamedTuple):
     """One field of a file."""
 
-    order: int
+    spot: Spot
     """its place in the file"""
     names: tuple[str, ...]
     """what an array of it is called: without its level, and with it where it has one"""
@@ -70,7 +73,7 @@ class Fields:
         found = self._fields(source)
         if isinstance(found, str):
             return found
-        return self._values(source, found[0].order, array)
+        return self._values(source, found[0].spot, array)
 
     def read(self, slab: Slab, at: At) -> NDArray[Any] | str:
         """Values of a slab, NaN where the file has no field for its coordinates."""
@@ -99,7 +102,7 @@ class Fields:
             if len(here) > 1:
                 return f"{len(here)} fields lie at {cell}"
             if here:
-                whole = self._values(source, here[0].order, "values")
+                whole = self._values(source, here[0].spot, "values")
                 if isinstance(whole, str):
                     return whole
                 out[key] = (whole.ravel() if len(plane) == 1 else whole)[plane].astype(wanted)
@@ -155,15 +158,20 @@ def spanned(known: Sequence[Field], lead: int, name: str) -> dict[str, NDArray[A
     return found if len(found) == lead else f"{len(found)} axes vary in the file, not {lead}"
 
 
-def handles(source: str) -> Iterator[Any]:
-    """EcCodes' handle of each field of a file, those of one message too."""
+def handles(source: str, start: int = 0) -> Iterator[Any]:
+    """EcCodes' handle of each field of a file from a byte on, those of one message too."""
     ec = grib.eccodes()
     ec.codes_grib_multi_support_on()
     try:
         with opened(source) as file:
-            while (handle := ec.codes_grib_new_from_file(file)) is not None:
-                yield handle
-                ec.codes_release(handle)
+            os.lseek(file.fileno(), start, os.SEEK_SET)  # ecCodes reads by the descriptor
+            try:
+                while (handle := ec.codes_grib_new_from_file(file)) is not None:
+                    yield handle
+                    ec.codes_release(handle)
+            finally:
+                # ecCodes 2.50 keeps the rest of a message of several fields for the next file at this address
+                ec.codes_grib_multi_support_reset_file(file)
     finally:
         ec.codes_grib_multi_support_off()
 
@@ -171,16 +179,23 @@ def handles(source: str) -> Iterator[Any]:
 def fields(source: str) -> tuple[Field, ...] | str:
     """Every field of a file, or why there are none."""
     grids: dict[tuple[str, ...], list[str]] = {}
-    found = []
+    found: list[Field] = []
     try:
-        for index, handle in enumerate(handles(source)):
-            found.append(field(index, handle, grids))
+        for handle in handles(source):
+            found.append(field(spot(handle, found), handle, grids))
     except (OSError, grib.eccodes().CodesInternalError) as error:
         return " ".join(str(error).split())
     return tuple(found) or "no GRIB message"
 
 
-def field(index: int, handle: Any, grids: dict[tuple[str, ...], list[str]]) -> Field:
+def spot(handle: Any, before: Sequence[Field]) -> Spot:
+    """Where a field lies that follows others of its file."""
+    start = int(grib.eccodes().codes_get(handle, "offset", int))
+    last = before[-1].spot if before else (-1, 0)
+    return start, last[1] + 1 if last[0] == start else 0
+
+
+def field(at: Spot, handle: Any, grids: dict[tuple[str, ...], list[str]]) -> Field:
     """One field by its keys; ``grids`` are those of each variable so far, in the order of the file."""
     ec = grib.eccodes()
 
@@ -211,7 +226,7 @@ def field(index: int, handle: Any, grids: dict[tuple[str, ...], list[str]]) -> F
         "number": get("number", int) or 0,
         kind: level,
     }
-    return Field(index, tuple(spelled), get("totalLength", int), kind, place)
+    return Field(at, tuple(spelled), get("totalLength", int), kind, place)
 
 
 def variable_of(get: Any) -> str:
@@ -241,12 +256,12 @@ def ensemble(get: Any) -> str:
     return "" if derived is None else f"derived{derived}"
 
 
-def values(source: str, index: int, key: str) -> NDArray[Any] | str:
+def values(source: str, at: Spot, key: str) -> NDArray[Any] | str:
     """All values of a field, missing ones NaN, in the axes of its bytes; or its latitude or longitude axis."""
     ec = grib.eccodes()
     try:
-        for i, handle in enumerate(handles(source)):
-            if i < index:
+        for i, handle in enumerate(handles(source, at[0])):
+            if i < at[1]:
                 continue
             if key != "values":
                 return axis(handle, key)
@@ -256,7 +271,7 @@ def values(source: str, index: int, key: str) -> NDArray[Any] | str:
             return np.where(found == MISSING, np.nan, found).reshape(plane)
     except (OSError, ec.CodesInternalError) as error:
         return " ".join(str(error).split())
-    return f"no field {index}"
+    return f"no field {at[1]} at byte {at[0]}"
 
 
 def shape(handle: Any, count: int) -> tuple[int, ...]:
