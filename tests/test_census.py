@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import signal
 import subprocess
@@ -215,6 +217,43 @@ def test_each_chunk_of_a_zarr_store_is_compared_with_zarr_python_and_a_damaged_o
     assert outcomes == dict.fromkeys(whole, "verified") | dict.fromkeys(odd, "refused")
     assert {one["opened_by"] for one in found.values()} == {"zarr"}
     assert all(len(found[name]["reason"].split()) > 8 for name in odd)
+
+
+def kerchunk(names: list[str], size: int = 48) -> str:
+    """Kerchunk JSON of an array of two steps a file, each chunk of 3 by 4 numbers after 16 other bytes."""
+    shape = {"shape": [2 * len(names), 3, 4], "chunks": [1, 3, 4], "dtype": "<f4", "order": "C"}
+    time = {**shape, "shape": shape["shape"][:1], "chunks": shape["shape"][:1], "dtype": "<f8"}
+    more = {"zarr_format": 2, "compressor": None, "filters": None, "fill_value": None}
+    steps = np.arange(2.0 * len(names)).tobytes()
+    refs: dict[str, object] = {
+        ".zgroup": json.dumps({"zarr_format": 2}),
+        "t/.zarray": json.dumps({**shape, **more}),
+        "t/.zattrs": json.dumps({"_ARRAY_DIMENSIONS": ["time", "y", "x"]}),
+        "time/.zarray": json.dumps({**time, **more}),
+        "time/.zattrs": json.dumps({"_ARRAY_DIMENSIONS": ["time"]}),
+        "time/0": "base64:" + base64.b64encode(steps).decode(),
+    }
+    for i, name in enumerate(names):
+        refs |= {f"t/{2 * i + k}.0.0": [name, 16 + 48 * k, size] for k in (0, 1)}
+    return json.dumps({"version": 1, "refs": refs})
+
+
+def test_a_set_of_references_is_compared_with_fsspec_file_by_file(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for n, name in enumerate(("a.bin", "b.bin")):
+        (data / name).write_bytes(b"\1" * 16 + np.arange(24, dtype="<f4").tobytes() * (n + 1))
+    (data / "both.json").write_text(kerchunk(["a.bin", str(data / "b.bin")]))
+    (data / "one.json").write_text(kerchunk(["s3://bucket/elsewhere/b.bin"]))
+    (data / "short.json").write_text(kerchunk(["a.bin"], 47))
+    (data / "gone.json").write_text(kerchunk(["s3://bucket/gone.bin"]))
+    lines = taken(data, tmp_path / "out.tsv")
+    verified = {n for n, c in lines.items() if c["outcome"] == "verified"}
+    assert verified == {"both.json -> a.bin", f"both.json -> {data / 'b.bin'}", "one.json"}, lines
+    assert all(lines[n]["forms"].count("=2") == 4 for n in verified), lines
+    assert lines["short.json"]["outcome"] == lines["gone.json"]["outcome"] == "refused"
+    assert "does not decode" in lines["short.json"]["reason"]
+    assert "say scan: {references: {path:" in lines["gone.json"]["reason"]
 
 
 def test_a_job_that_dies_hangs_or_eats_memory_ends_no_other() -> None:

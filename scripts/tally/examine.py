@@ -44,7 +44,7 @@ def examine(job: Job, seconds: float) -> Line | None:
     """
     until = time.monotonic() + seconds
     names = BY_FORMAT.get(job.format or "", ANY)
-    witnesses = Witnesses(names, str(job.data), min(ANSWER, seconds))
+    witnesses = Witnesses(names, job.asked, min(ANSWER, seconds))
     line = Line(job.shown, job.format or "unknown", opened_by=witnesses.able)
     tally = Tally()
     try:
@@ -110,10 +110,9 @@ def unknown(job: Job, line: Line, witnesses: Witnesses) -> Line | None:
 def examined(job: Job, line: Line, witnesses: Witnesses, tally: Tally, until: float) -> Line:
     """The line of a file of a known format."""
     tally.stored |= expected(job, witnesses)
-    wanted = tuple(tally.stored) if job.format == "tiff" else ()
     try:
         with setting_aside() as tally.refused:
-            found = scanners.scan(Source(str(job.data)), format=job.format or "auto", arrays=wanted)
+            found = scanned(job, tuple(tally.stored))
     except ScanError as error:
         n = len(tally.stored)
         size = sum(tally.stored.values())
@@ -134,6 +133,15 @@ def examined(job: Job, line: Line, witnesses: Witnesses, tally: Tally, until: fl
         if tally.outcome(name) in ("verified", "wrong"):  # made from tags or keys, and compared
             tally.stored[name] = 0
     return summed(line, tally)
+
+
+def scanned(job: Job, listed: tuple[str, ...]) -> SourceScan:
+    """The scan of a file; of one that references are to, as they have it."""
+    if job.target is None:
+        arrays = listed if job.format == "tiff" else ()
+        return scanners.scan(Source(str(job.data)), format=job.format or "auto", arrays=arrays)
+    said = {"path": str(job.path), "rename": {job.target: str(job.data)}}
+    return scanners.scan(Source(str(job.data)), arrays=listed, references=said)
 
 
 def expected(job: Job, witnesses: Witnesses) -> dict[str, int]:
@@ -176,7 +184,7 @@ def config(job: Job) -> dict[str, Any]:
         "dataset": "census",
         "title": job.shown,
         "source": {"provider": "local", "path": str(job.data.parent), "pattern": "."},
-        "scan": {"format": job.format or "auto"},
+        "scan": {"format": "auto" if job.target else job.format or "auto"},
     }
     return configs.check(content, "dataset", job.shown)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ from byterefs import scanners
 from byterefs.errors import ScanError
 from byterefs.model import Source
 from byterefs.proving import stores
+from tally import referring
+
+log = logging.getLogger(__name__)
 
 DATA_ENDINGS = frozenset(
     [
@@ -80,18 +84,49 @@ class Job:
     format: str | None
     """by content; None where no scanner knows it"""
     data: Path
-    """the file that holds the bytes: another one only for a DMR++ sidecar"""
+    """the file that holds the bytes: another one for a DMR++ sidecar and a set of references"""
+    target: str | None = None
+    """what a set of references calls that file"""
+
+    @property
+    def asked(self) -> str:
+        """What the oracles open."""
+        if self.target is None:
+            return str(self.data)
+        return f"{self.path}\0{self.target}\0{self.data}"
 
 
 def jobs(folder: Path) -> Iterator[Job]:
     """Every file that may be data, in the order of the paths."""
     for path in sorted(walk(folder)):
+        if path.name == ".zmetadata" and b'"record_size"' in path.read_bytes():
+            yield from referred(path.parent, str(path.parent.relative_to(folder)))
+            continue
         if path.name in stores.METADATA or path.name in ATTRIBUTES:
             continue
         format = known(path) or ("zarr" if stores.place(str(path)) else None)
         if format is None and path.suffix.lower() in SIDECARS:
             continue
-        yield Job(path, str(path.relative_to(folder)), format, described(path, format))
+        shown = str(path.relative_to(folder))
+        if format == "references":
+            yield from referred(path, shown)
+            continue
+        yield Job(path, shown, format, described(path, format))
+
+
+def referred(path: Path, shown: str) -> Iterator[Job]:
+    """A job for each file here that a set of references refers to; one that is refused where none is here."""
+    try:
+        found = referring.targets(str(path))
+    except Exception as error:  # whatever fsspec makes of a set that is none
+        log.info("%s: %s", path, error)
+        found = {}
+    there = [(name, place) for name, place in found.items() if place is not None]
+    if not there:
+        yield Job(path, shown, "references", path)
+    for name, place in there:
+        said = shown if len(there) == 1 else f"{shown} -> {name}"
+        yield Job(path, said, "references", place, name)
 
 
 def walk(folder: Path) -> Iterator[Path]:

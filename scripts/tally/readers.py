@@ -24,6 +24,7 @@ from byterefs.proving import fields, oracle, stores
 from byterefs.proving.pixels import Pixels
 from byterefs.proving.slab import Slab
 from tally.reading import Cannot, Listed, Reader, alike, window
+from tally.referring import ByFsspec
 
 NOT_COORDINATE = "_nc4_non_coord_"
 NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
@@ -392,7 +393,15 @@ class ByZarr:
         return found
 
 
-KNOWN: tuple[type[Reader], ...] = (ByNetCDF, ByH5py, ByGDAL, ByTifffile, ByEcCodes, ByZarr)
+KNOWN: tuple[type[Reader], ...] = (
+    ByNetCDF,
+    ByH5py,
+    ByGDAL,
+    ByTifffile,
+    ByEcCodes,
+    ByZarr,
+    ByFsspec,
+)
 READERS = {reader.name: reader for reader in KNOWN}
 BY_FORMAT = {
     "hdf5": ("netCDF4", "GDAL", "h5py"),
@@ -401,6 +410,7 @@ BY_FORMAT = {
     "tiff": ("GDAL", "tifffile"),
     "grib": ("ecCodes",),
     "zarr": ("zarr",),
+    "references": ("fsspec",),
 }
 """format -> the libraries that are asked, in this order"""
 ANY = ("h5py", "netCDF4", "GDAL")
