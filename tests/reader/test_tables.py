@@ -198,6 +198,25 @@ def test_references_in_parts_are_found_and_opening_reads_little_of_them(tmp_path
                 assert set(store.table.at("v", keys)) == set(keys)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_opening_costs_the_same_bytes_for_a_hundred_times_the_references(tmp_path, form):
+    sent = {}
+    for side in (40, 400):
+        folder = tmp_path / str(side)
+        with synthetic.table(folder, [synthetic.scan(0, (side, side))]) as view:
+            options = {} if form == "sqlite" else {"partition": 20_000}
+            emitters.load(form).emit(
+                view, folder / form, target="access", options=options, state={}
+            )
+        with web(folder) as server, byterefs.open(f"{server.url}/{FORMS[form]}") as store:
+            assert store.table.grid("v") == (1, side, side)
+            sent[side] = server.sent
+    size = sum(f.stat().st_size for f in (tmp_path / "400" / form).rglob("*") if f.is_file())
+    assert size > 200_000
+    assert sent[400] - sent[40] < 20_000
+    assert sent[400] < size / 2
+
+
 def test_a_large_coordinate_is_not_read_when_a_table_is_opened(tmp_path):
     archive = Archive(tmp_path / "a", days=1)
     archive.publish()
