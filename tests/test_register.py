@@ -370,6 +370,19 @@ def test_the_page_has_a_tab_for_each_language(announced: Announced) -> None:
     ]  # fmt: skip
 
 
+def test_what_is_copied_together_is_of_one_language(announced: Announced) -> None:
+    blocks = page(announced).blocks
+    for tab, title, text in blocks:
+        if tab == "GDAL":
+            python = ["osgeo" in line for line in text.splitlines()]
+            assert all(python) if title.endswith(", in Python") else not any(python)
+        if tab == "DuckDB":
+            assert [line for line in text.splitlines() if ";" not in line] == []
+    assert [title for tab, title, _ in blocks if tab == "GDAL"].count(
+        "GDAL multidimensional VRT, in Python"
+    ) == 1
+
+
 EVIL = '"><script>document.title="owned"</script><img src=x onerror=alert(1)>'
 
 

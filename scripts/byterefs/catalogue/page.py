@@ -233,14 +233,23 @@ def tabs(publication: Publication) -> list[tuple[str, list[tuple[str, list[str]]
     out = []
     for tab, readers in TABS.items():
         blocks = [
-            (f"{WORDS[form.form]}", list(form.lines[reader]))
+            (WORDS[form.form] + words, lines)
             for form in ordered(publication.forms)
             for reader in readers
-            if form.lines.get(reader)
+            for words, lines in pasted(reader, form.lines.get(reader, ()))
+            if lines
         ]
         if blocks:
             out.append((tab, blocks))
     return out
+
+
+def pasted(reader: str, lines: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """What of a reader's lines is copied together, and what its heading adds: a shell takes no Python."""
+    python = [line for line in lines if line.startswith(("from ", "import "))]
+    if reader != "gdal":
+        return [("", list(lines))]
+    return [("", [line for line in lines if line not in python]), (", in Python", python)]
 
 
 def ordered(forms: Iterable[Form]) -> list[Form]:

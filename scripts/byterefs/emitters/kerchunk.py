@@ -292,7 +292,7 @@ def opening(
     if view.shown in view.referenced():
         file = place.url(f"{view.shown}/refs.0.parq")
         lines["duckdb"] = [
-            f"SELECT * FROM read_parquet('{file.replace(chr(39), chr(39) * 2)}') LIMIT 5"
+            f"SELECT * FROM read_parquet('{file.replace(chr(39), chr(39) * 2)}') LIMIT 5;"
         ]
         lines["r"] = [f'arrow::read_parquet("{file}")']
     return lines

@@ -249,7 +249,7 @@ def opening(
 ) -> dict[str, list[str]]:
     """The lines that open this form; no server lists a folder, so at a URL every part is named."""
     if view.shown not in view.referenced():
-        return {"duckdb": [f"SELECT * FROM {literal(place.url('sources.parquet'))}"]}
+        return {"duckdb": [f"SELECT * FROM {literal(place.url('sources.parquet'))};"]}
     stem, partition = f"refs_{urls.file_name(view.shown)}", options.get("partition")
     files = file_names(view, view.shown, partition) if place.remote else [f"{stem}/*.parquet"]
     files = files if partition else [f"{stem}.parquet"]
@@ -258,9 +258,9 @@ def opening(
         "xarray": as_zarr(place.https("") if place.remote else place.url(), target),
         "gdal": [f'ogrinfo -al "{place.gdal(stem if partition else files[0])}"'],
         "duckdb": [
-            f"SELECT * FROM read_parquet({table}) WHERE dim_0 BETWEEN 0 AND 2 AND present = 1",
+            f"SELECT * FROM read_parquet({table}) WHERE dim_0 BETWEEN 0 AND 2 AND present = 1;",
             f"SELECT path, count(*) AS chunks, sum(size) AS bytes FROM read_parquet({table}) "
-            f"WHERE dim_0 BETWEEN 0 AND 2 AND path IS NOT NULL GROUP BY path ORDER BY path",
+            f"WHERE dim_0 BETWEEN 0 AND 2 AND path IS NOT NULL GROUP BY path ORDER BY path;",
         ],
         "r": in_r(
             [place.url(f) for f in files] if place.remote else [stem if partition else files[0]],

@@ -246,7 +246,8 @@ def opening(
             f"from osgeo import ogr; ds = ogr.Open({file!r}); print(ds.GetLayerByName({table!r}).GetFeatureCount())",
         ],
         "duckdb": [
-            "INSTALL sqlite; LOAD sqlite;",
+            "INSTALL sqlite; LOAD sqlite;"
+            + (f"  -- {FILE} is fetched first, from {url}" if place.remote else ""),
             f"SELECT * FROM sqlite_scan('{here}', '{table}') LIMIT 5;",
         ],
         "xarray": as_zarr(
