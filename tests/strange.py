@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+import strange_foreign as foreign
 import strange_hdf5 as hdf5
 import strange_rasters as rasters
 from strange_hdf5 import Random, pick
@@ -17,6 +18,7 @@ from strange_hdf5 import Random, pick
 WRITERS: dict[str, tuple[str, Callable[[Path, Random], None]]] = {
     "hdf5": ("h5", hdf5.hdf5),
     "netcdf4": ("nc", hdf5.netcdf4),
+    "elsewhere": ("h5", foreign.elsewhere),
     "classic": ("nc", hdf5.classic),
     "xarray": ("nc", hdf5.by_xarray),
     "tifffile": ("tif", rasters.by_tifffile),
@@ -24,13 +26,20 @@ WRITERS: dict[str, tuple[str, Callable[[Path, Random], None]]] = {
     "grib": ("grib", rasters.grib),
 }
 
+ASKED: dict[str, tuple[str, Callable[[Path, Random], None]]] = {
+    "plugins": ("h5", foreign.plugins),
+    "h5netcdf": ("nc", foreign.by_h5netcdf),
+    "scipy": ("nc", foreign.by_scipy),
+}
+"""written only where asked for: their libraries (hdf5plugin, h5netcdf, scipy) come with nothing of ours"""
+
 
 def write(folder: Path, seed: int, count: int, kinds: list[str] | None = None) -> list[str]:
     """``count`` files of each kind, every second one with a damaged copy; the names of those that no writer would write."""
     folder.mkdir(parents=True, exist_ok=True)
     unwritten = []
     for kind in kinds or WRITERS:
-        ending, writer = WRITERS[kind]
+        ending, writer = (WRITERS | ASKED)[kind]
         for n in range(count):
             rng = np.random.default_rng([seed, n, zlib.crc32(kind.encode())])
             path = folder / f"{kind}-{seed}-{n:03}.{ending}"
