@@ -80,6 +80,15 @@ def undefined(path: Path) -> None:
         f["v"][0, 0] = 3
 
 
+def nothing(path: Path) -> None:
+    """An array of which not one element was written, and that HDF5 fills with nothing."""
+    with h5py.File(path, "w") as f:
+        made = h5p.create(h5p.DATASET_CREATE)
+        made.set_chunk((4,))
+        made.set_fill_time(h5d.FILL_TIME_NEVER)
+        h5d.create(f.id, b"v", h5t.NATIVE_INT32, h5s.create_simple((20,)), made)
+
+
 def classic(path: Path) -> None:
     with netCDF4.Dataset(path, "w", format="NETCDF3_CLASSIC") as nc:
         nc.title = " leads with a blank"
@@ -116,6 +125,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "odd.h5": odd_hdf5,
     "deep/down/classic": classic,
     "undefined.h5": undefined,
+    "nothing.h5": nothing,
     "image.tif": image,
     "forecasts.grib2": forecasts,
 }
@@ -161,6 +171,15 @@ def test_whole_files_are_verified_through_every_form(census: dict[str, dict[str,
         forms = dict(part.split("=") for part in census[name]["forms"].split())
         assert set(forms) == {"icechunk", "kerchunk", "parquet", "sqlite", "vrt"}
     assert census["image.tif"]["arrays"] == "2"
+
+
+def test_what_was_never_written_and_is_never_filled_is_not_called_verified(
+    census: dict[str, dict[str, str]],
+) -> None:
+    found = census["nothing.h5"]
+    assert (found["outcome"], found["verified"], found["refused"]) == ("refused", "0", "1"), found
+    assert "never written" in found["reason"]
+    assert "scan.arrays" in found["reason"]
 
 
 def test_grib_is_verified_through_the_forms_that_hold_it(

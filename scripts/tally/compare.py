@@ -52,16 +52,18 @@ class Look:
         """Whether every value was compared; Differs at the first that is another one."""
         listed = self.witnesses.listed().get(self.named(array))
         undefined = listed is not None and listed.undefined
-        if undefined and array.values is not None:
+        known = written(self.view, array) if undefined else windows(array)
+        compared = 0
+        for start, count in () if undefined and array.values is not None else known:
+            if time.monotonic() > self.until:
+                raise Undone("it was not compared within the time of a file; raise --seconds")
+            self.compare_window(array, start, count)
+            compared += 1
+        if undefined and not compared:
             raise Undone(
                 "elements of it were never written and have no fill, so that HDF5 gives whatever lay in memory "
                 "and nothing can be compared; write them, or leave the array out with scan.arrays"
             )
-        known = written(self.view, array) if undefined else windows(array)
-        for start, count in known:
-            if time.monotonic() > self.until:
-                raise Undone("it was not compared within the time of a file; raise --seconds")
-            self.compare_window(array, start, count)
         return True
 
     def compare_window(self, array: Array, start: list[int], count: list[int]) -> None:
