@@ -48,7 +48,7 @@ class ByH5py:
                 if isinstance(group.get(key, getlink=True), h5py.ExternalLink):
                     continue
                 item = group[key]
-            except (KeyError, OSError, RuntimeError):
+            except (KeyError, OSError, RuntimeError, TypeError):
                 continue  # a link that leads nowhere is no array
             address = h5py.h5o.get_info(item.id).addr
             if isinstance(item, h5py.Group) and address not in above:
