@@ -177,6 +177,35 @@ def test_text_has_contrast_in_light_and_dark():
             assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground, c)
 
 
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_the_landing_page_and_the_report_have_contrast_in_light_and_dark_and_a_focus_that_is_seen():
+    style = (ROOT / "scripts/byterefs/assets/page.css").read_text()
+    schemes = re.findall(r":root\{([^}]*)\}", style)
+    assert len(schemes) == 2
+    (focus,) = re.findall(r":focus-visible\{outline:3px solid (#\w+)", style)
+    for scheme in schemes:
+        c = dict(re.findall(r"--(\w+):(#\w+)", scheme))
+        pairs = [
+            (text, ground) for text in ("ink", "dim", "accent") for ground in ("card", "ground")
+        ]
+        pairs += [
+            ("dim", "soft"),
+            ("ink", "code"),
+            ("ink", "land"),
+            ("good", "card"),
+            ("bad", "card"),
+        ]
+        for text, ground in pairs:
+            assert contrast(c[text], c[ground]) >= 4.5, (text, ground, c)
+        # WCAG 2.2, 1.4.11: what is no text
+        for ground in ("card", "soft", "code"):
+            assert contrast(focus, c[ground]) >= 3, (focus, ground)
+
+
 def test_the_command_prints_the_table(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "150")
     with pytest.raises(PlanError):
