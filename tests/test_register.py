@@ -372,6 +372,7 @@ def test_the_page_has_a_tab_for_each_language(announced: Announced) -> None:
 
 def test_what_is_copied_together_is_of_one_language(announced: Announced) -> None:
     blocks = page(announced).blocks
+    assert len({(tab, title) for tab, title, _ in blocks}) == len(blocks)
     for tab, title, text in blocks:
         if tab == "GDAL":
             python = ["osgeo" in line for line in text.splitlines()]

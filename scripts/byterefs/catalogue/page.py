@@ -51,6 +51,8 @@ TOLD = (
     "history",
 )
 """root attributes that the page shows"""
+AS: Mapping[str, str] = {"xarray": ", as arrays", "python": ", as rows"}
+"""what is opened where a form opens as both"""
 VIA: Mapping[str, str] = {
     "access": "bytes read from the archive",
     "public": "public copies asked too",
@@ -236,7 +238,7 @@ def tabs(publication: Publication) -> list[tuple[str, list[tuple[str, list[str]]
             (WORDS[form.form] + words, lines)
             for form in ordered(publication.forms)
             for reader in readers
-            for words, lines in pasted(reader, form.lines.get(reader, ()))
+            for words, lines in pasted(reader, form.lines)
             if lines
         ]
         if blocks:
@@ -244,8 +246,11 @@ def tabs(publication: Publication) -> list[tuple[str, list[tuple[str, list[str]]
     return out
 
 
-def pasted(reader: str, lines: Sequence[str]) -> list[tuple[str, list[str]]]:
+def pasted(reader: str, told: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
     """What of a reader's lines is copied together, and what its heading adds: a shell takes no Python."""
+    lines = told.get(reader, ())
+    if {"xarray", "python"} <= told.keys() and reader in AS:
+        return [(AS[reader], list(lines))]
     python = [line for line in lines if line.startswith(("from ", "import "))]
     if reader != "gdal":
         return [("", list(lines))]
