@@ -32,7 +32,7 @@ from byterefs.errors import EmitError
 from byterefs.literals import cf_fill, fill_text, fill_value
 from byterefs.model import Array, Key
 
-OF_ARRAY = ("id", "shape", "dtype", "height", "width")
+OF_ARRAY = ("id", "shape", "dtype")
 """keys of a numcodecs config that a codec of Zarr v3 takes from its array"""
 
 
@@ -207,7 +207,7 @@ def zarr3_codecs(array: Array) -> list[dict[str, Any]]:
 
 
 def zarr3_codec(array: Array, config: Mapping[str, Any]) -> dict[str, Any]:
-    """One codec as Zarr v3 names it; a predictor, packed bits and CCITT take shape and dtype from the array."""
+    """One codec as Zarr v3 names it; a predictor and packed bits take shape and dtype from the array."""
     name = str(config["id"])
     if name == grib.GRIBBERISH:
         # gribberish 1.9 asks for a name, and decodes coordinates for those of "latitude" and "longitude"
@@ -243,8 +243,6 @@ def zarr2_codec(
         }
     if name == f"{IMAGE}packints":
         known["dtype"] = dtype.str
-    if name.startswith(f"{IMAGE}ccitt"):
-        known |= dict(zip(("height", "width"), chunks[-2:], strict=True))
     return {"id": name, **known}
 
 

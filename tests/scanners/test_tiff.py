@@ -511,25 +511,20 @@ def test_samples_of_odd_bits_decode_to_what_gdal_reads(
         assert equal_to_gdal(path, data(path)), (layout, more)
 
 
-@pytest.mark.parametrize("photometric", ["MINISBLACK", "MINISWHITE"])
 @pytest.mark.parametrize("compress", ["CCITTRLE", "CCITTFAX3", "CCITTFAX4"])
-def test_ccitt_of_single_bits_decodes_to_what_gdal_reads(
-    tmp_path: Path, compress: str, photometric: str
+def test_ccitt_is_refused_for_its_decoders_differ_without_a_word(
+    tmp_path: Path, compress: str
 ) -> None:
-    options = {"NBITS": 1, "COMPRESS": compress, "PHOTOMETRIC": photometric, "BLOCKYSIZE": 20}
-    path = write(tmp_path / "fax.tif", ramp((45, 37), "u1") & 1, **options)
-    item = data(path)
-    assert item.meta.info.startswith(f"DRIVER=GTiff; COMPRESSION={compress}; NBITS=1")
-    assert equal_to_gdal(path, item)
+    path = write(tmp_path / "fax.tif", np.ones((16, 16), "u1"), NBITS=1, COMPRESS=compress)
+    with pytest.raises(ScanError, match=r"data: its compression is CCITT .*gdal_translate"):
+        scanned(path)
 
 
 @pytest.mark.parametrize("bits", [1, 8, 12])
-@pytest.mark.parametrize("compress", ["NONE", "LZW", "DEFLATE", "PACKBITS", "CCITTFAX4"])
+@pytest.mark.parametrize("compress", ["NONE", "LZW", "DEFLATE", "PACKBITS"])
 def test_bytes_whose_bits_are_in_reverse_order_decode_to_what_gdal_reads(
     tmp_path: Path, compress: str, bits: int
 ) -> None:
-    if compress == "CCITTFAX4" and bits > 1:
-        return
     values = ramp((45, 37), "u2" if bits > 8 else "u1") & ((1 << bits) - 1)
     path = write(tmp_path / "r.tif", values, NBITS=bits, COMPRESS=compress, BLOCKYSIZE=20)
     turn(path)

@@ -65,7 +65,6 @@ SINGLE: dict[str, tuple[str, dict[str, Any], int]] = {
     "planar": ("f4", {**TILES, "COMPRESS": "DEFLATE", "INTERLEAVE": "BAND"}, 3),
     "packed bits": ("u2", {**TILES, "COMPRESS": "DEFLATE", "NBITS": 12}, 1),
     "packed bits, chunky": ("u1", {**TILES, "NBITS": 3, "INTERLEAVE": "PIXEL"}, 3),
-    "ccitt, a short last strip": ("u1", {"BLOCKYSIZE": 30, "COMPRESS": "CCITTFAX4", "NBITS": 1}, 1),
 }
 """a dtype, GDAL's options and the number of bands; what all five forms hold"""
 PARTLY: dict[str, tuple[str, dict[str, Any], tuple[str, ...], str]] = {

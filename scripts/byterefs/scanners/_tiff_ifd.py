@@ -11,7 +11,7 @@ from tifffile import TiffPage
 
 from byterefs.model import ABSENT, Ints, Key
 from byterefs.scanners._common import Chunks, Unsupported, grid_of
-from byterefs.scanners._tiff_codec import FAX, WITHIN, Encoding, codec
+from byterefs.scanners._tiff_codec import WITHIN, Encoding, codec
 
 KINDS = {1: "u", 2: "i", 3: "f", 4: "u", 6: "c"}
 """SampleFormat as numpy's kind; 4 (undefined) is unsigned in GDAL too"""
@@ -97,7 +97,6 @@ def read(page: TiffPage) -> Image:
         lerc=(*values(page, 50674), 0, 0)[1],
         bits=bits,
         reversed=number(page, 266, 1) == 2,
-        t4=number(page, 292),
     )
     return Image(width, height, samples, planar, tiled, encoding)
 
@@ -189,7 +188,7 @@ def chunked(page: TiffPage, image: Image, *, split: bool) -> tuple[Chunks, dict[
         offset, size, last = plain(image, offset, size)
         if last != rows and split:
             return pieces(image, offset, math.gcd(rows, last)), coded
-    if last != rows and image.encoding.compression not in FAX:  # which gives all rows of a strip
+    if last != rows:
         strips = {"id": "tiff:strips", "rows": rows, "last": last}
         coded["filters"] = [strips, *(coded["filters"] or ())]
     return Chunks("chunked", image.chunks, offset, size), coded
