@@ -46,6 +46,8 @@ RECTANGULAR = (0, 1, 3, 4, 5, 10, 14)
 """representation types of edition 1 with rows and columns: geographic, Mercator, Lambert, polar, rotated"""
 GAUSSIAN = (4, 14)
 """those whose rows are at Gaussian latitudes"""
+SECOND_ORDER = 64
+"""a flag of a data section of edition 1, whose further keys need what a head lacks"""
 MISSING = -3.4028234663852886e38
 """what ecCodes is told to give for a missing value: no field holds it"""
 
@@ -165,6 +167,8 @@ def heads1(read: Read, message: Message) -> list[bytes]:
     parts = [read(a, b - a) for a, b in pairwise(starts)]
     head = read(data, min(32, message.offset + message.size - 4 - data))
     if read(starts[1] + 5, 1)[0] in GAUSSIAN:
+        if head[3] & SECOND_ORDER:
+            return [read(message.offset, message.size)]
         # ecCodes 2.50 takes the grid for a part where there are fewer values, unless they are constant
         head = head[:10] + b"\0" + head[11:]
     body = b"".join([*parts, len(head).to_bytes(3), head[3:], END])

@@ -148,12 +148,13 @@ def test_every_packing_decodes_to_what_eccodes_gives(tmp_path: Path, sample: str
     assert decoders == {grib.GRIBBERISH, grib.ECCODES}
 
 
+@pytest.mark.parametrize("packing", ["grid_simple", "grid_second_order", "grid_ieee"])
 @pytest.mark.parametrize("edition", [1, 2])
 def test_a_gaussian_grid_has_its_rows_and_columns_in_both_editions(
-    tmp_path: Path, edition: int
+    tmp_path: Path, edition: int, packing: str
 ) -> None:
     values = np.random.default_rng(3).normal(250, 20, (64, 128))
-    made = message(values, {}, f"regular_gg_pl_grib{edition}")
+    made = message(values, {"packingType": packing}, f"regular_gg_pl_grib{edition}")
     item = data(file(tmp_path / "gauss.grib", made))
     assert (item.meta.dims, item.meta.shape) == (("latitude", "longitude"), (64, 128))
     got = assembled(tmp_path / "gauss.grib", item)
