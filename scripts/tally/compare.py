@@ -67,7 +67,7 @@ class Look:
         return True
 
     def compare_window(self, array: Array, start: list[int], count: list[int]) -> None:
-        """Compare one window with the first oracle that can read it; a second one must confirm a difference."""
+        """Compare one window with the first oracle that can read it; a second one must confirm a difference, but of TIFF."""
         box = tuple(slice(s, s + n) for s, n in zip(start, count, strict=True))
         reasons = []
         difference = None
@@ -91,6 +91,8 @@ class Look:
                 f"{place} reads {artefact.short(artefact.value_at(got, at))} and {name} reads "
                 f"{artefact.short(artefact.value_at(expected, at))}"
             )
+            if self.format == "tiff":  # tifffile decodes by imagecodecs, as our readers do
+                break
         if difference:
             raise Differs(difference)
         raise Undone(uncompared(reasons))
