@@ -23,7 +23,9 @@ WRITERS: dict[str, tuple[str, Callable[[Path, Random], None]]] = {
     "xarray": ("nc", hdf5.by_xarray),
     "tifffile": ("tif", rasters.by_tifffile),
     "gdal": ("tif", rasters.by_gdal),
+    "cog": ("tif", rasters.by_cog),
     "grib": ("grib", rasters.grib),
+    "grids": ("grib", rasters.grids),
 }
 
 ASKED: dict[str, tuple[str, Callable[[Path, Random], None]]] = {

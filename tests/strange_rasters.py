@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import tifffile
+from osgeo import gdal, gdal_array, osr
 
 import gribs
 import tiffs
+from byterefs.grib import eccodes
 from strange_hdf5 import Random, numbers, pick
 
 
@@ -151,4 +153,142 @@ def grib(path: Path, rng: Random) -> None:
                 )
             if rng.random() < 0.15:
                 parts.append(pick(rng, [b"\0" * 37, b"junk", parts[-1]]))
+    path.write_bytes(b"".join(parts))
+
+
+def by_cog(path: Path, rng: Random) -> None:
+    """What else GDAL writes: COGs and overviews, masks, alpha, odd bits and CCITT, JPEG and WebP, scales, GCPs, rotation."""
+    kind = pick(rng, ["u1", "u1", "u2", "i2", "f4"])
+    bands = int(pick(rng, [1, 1, 3, 4]))
+    height, width = int(rng.integers(1, 150)), int(rng.integers(1, 150))
+    values = numbers(rng, (bands, height, width), np.dtype(kind))
+    if kind in ("u1", "u2"):
+        values = values & np.dtype(kind).type((1 << int(pick(rng, [1, 2, 4, 8, 8]))) - 1)
+    with memory(values) as made:
+        dressed(made, rng)
+        lossy = ["JPEG", *(["WEBP"] if bands > 1 else [])] if kind == "u1" else []
+        options = {"COMPRESS": pick(rng, ["NONE", "LZW", "DEFLATE", "ZSTD", "LERC", *lossy])}
+        driver = pick(rng, ["COG", "GTiff", "GTiff"])
+        if driver == "COG":
+            more = {"BLOCKSIZE": 128, "PREDICTOR": pick(rng, ["YES", "NO", "STANDARD"])}
+            options |= more | {"OVERVIEWS": pick(rng, ["AUTO", "NONE"])}
+        else:
+            options |= odd(rng, kind, bands, options["COMPRESS"])
+        inside = {"GDAL_TIFF_INTERNAL_MASK": "YES", "GDAL_PAM_ENABLED": "NO"}
+        with gdal.config_options(inside):
+            said = [f"{k}={v}" for k, v in options.items()]
+            gdal.GetDriverByName(driver).CreateCopy(str(path), made, options=said).Close()
+            if driver == "GTiff" and rng.random() < 0.3:
+                with gdal.OpenEx(str(path), gdal.OF_UPDATE) as again:
+                    again.BuildOverviews("NEAREST", [2, 4])
+
+
+def memory(values: np.ndarray) -> Any:
+    """A dataset in memory of (bands, height, width)."""
+    bands, height, width = values.shape
+    code = gdal_array.NumericTypeCodeToGDALTypeCode(values.dtype.type)
+    made = gdal.GetDriverByName("MEM").Create("", width, height, bands, code)
+    made.WriteArray(values)
+    return made
+
+
+def odd(rng: Random, kind: str, bands: int, compress: str) -> dict[str, Any]:
+    """Options of GTiff that few files have."""
+    found: dict[str, Any] = {"INTERLEAVE": pick(rng, ["PIXEL", "BAND"])}
+    if kind == "u1" and rng.random() < 0.4:
+        found["NBITS"] = int(pick(rng, [1, 2, 3, 5, 7]))
+        if found["NBITS"] == 1 and bands == 1 and rng.random() < 0.6:
+            found["COMPRESS"] = pick(rng, ["CCITTRLE", "CCITTFAX3", "CCITTFAX4"])
+    elif kind == "u2" and rng.random() < 0.4:
+        found["NBITS"] = int(pick(rng, [9, 10, 12, 14, 15]))
+    elif kind in ("i2", "f4") and compress in ("LZW", "ZSTD"):
+        found["PREDICTOR"] = 2
+    if "NBITS" not in found:
+        found |= {"ALPHA": pick(rng, ["YES", "NO"])} if bands == 4 else {}
+        found["PHOTOMETRIC"] = pick(rng, ["MINISBLACK", "MINISWHITE"]) if bands == 1 else "RGB"
+    return found | {
+        "BLOCKYSIZE": int(rng.integers(1, 80)),
+        "PROFILE": pick(rng, ["GDALGeoTIFF", "GeoTIFF"]),
+    }
+
+
+def system(code: int) -> Any:
+    """A CRS by its EPSG code."""
+    found = osr.SpatialReference()
+    found.ImportFromEPSG(code)
+    return found
+
+
+def dressed(made: Any, rng: Random) -> None:
+    """Give a dataset a place, scales, names, nodata, items and a mask, each or none."""
+    if rng.random() < 0.7:
+        turn = float(pick(rng, [0.0, 0.0, 0.0, 0.125]))
+        made.SetGeoTransform((100.5, 0.25, turn, -30.0, turn, float(pick(rng, [-0.5, 0.5]))))
+        made.SetSpatialRef(system(int(pick(rng, [4326, 3857, 32755, 3031]))))
+    elif rng.random() < 0.5:
+        points = [
+            gdal.GCP(float(x), float(y), 0, x, y) for x, y in ((0, 0), (5, 1), (2, 7), (9, 9))
+        ]
+        made.SetGCPs(points, system(4326).ExportToWkt())
+    if rng.random() < 0.3:
+        axes = ("LINE", "SAMP", "LAT", "LONG", "HEIGHT")
+        terms = [f"{a}_{b}_COEFF" for a in axes[:2] for b in ("NUM", "DEN")]
+        known = {f"{axis}_{word}": "1.5" for axis in axes for word in ("OFF", "SCALE")}
+        made.SetMetadata(known | dict.fromkeys(terms, " ".join(["0.25"] * 20)), "RPC")
+    for i in range(made.RasterCount):
+        band = made.GetRasterBand(i + 1)
+        if rng.random() < 0.2:
+            band.SetScale(0.5 if rng.random() < 0.8 else 0.5 + i)
+            band.SetOffset(-7.25)
+        if rng.random() < 0.3:
+            band.SetDescription(str(pick(rng, ["b", "é ☃", "<&>"])))
+            band.SetMetadataItem("wavelength", str(i))
+            band.SetUnitType("m")
+    if rng.random() < 0.3:
+        made.GetRasterBand(1).SetNoDataValue(float(pick(rng, [0, 3, 255])))
+    elif rng.random() < 0.4:
+        made.CreateMaskBand(gdal.GMF_PER_DATASET)
+        seen = (rng.random((made.RasterYSize, made.RasterXSize)) < 0.5).astype("u1") * 255
+        made.GetRasterBand(1).GetMaskBand().WriteArray(seen)
+
+
+GRIDS = {
+    "regular_gg_pl_grib": ("grid_simple", "grid_second_order", "grid_ieee"),
+    "reduced_gg_pl_32_grib": ("grid_simple", "grid_ieee"),
+    "rotated_ll_pl_grib": ("grid_simple", "grid_second_order"),
+    "polar_stereographic_pl_grib": ("grid_simple",),
+    "sh_pl_grib": (),
+    "regular_ll_pl_grib": (
+        "grid_simple",
+        "grid_jpeg",
+        "grid_png",
+        "grid_ccsds",
+        "grid_second_order",
+    ),
+}
+"""samples of ecCodes in both editions, and the packings that are tried on them"""
+
+
+def grids(path: Path, rng: Random) -> None:
+    """GRIB on other grids: Gaussian, reduced, rotated, polar, spectral, each with bitmaps, constants and packings."""
+    name = str(pick(rng, list(GRIDS))) + str(pick(rng, [1, 2]))
+    ec = eccodes()
+    parts = []
+    for step in range(int(rng.integers(1, 4))):
+        handle = ec.codes_grib_new_from_samples(name)
+        count = ec.codes_get_size(handle, "values")
+        values = rng.normal(250, 20, count).round(2)
+        if rng.random() < 0.15:
+            values[:] = 273.25
+        if rng.random() < 0.3 and not name.startswith("sh"):
+            ec.codes_set(handle, "bitmapPresent", 1)
+            values[rng.random(count) < 0.3] = ec.codes_get(handle, "missingValue", float)
+        ec.codes_set(handle, "step", step * 6)
+        ec.codes_set(handle, "bitsPerValue", int(pick(rng, [1, 7, 12, 16, 24])))
+        ec.codes_set_values(handle, values)
+        packings = GRIDS[name[:-1]]
+        if packings and rng.random() < 0.6:
+            ec.codes_set(handle, "packingType", str(pick(rng, packings)))
+        parts.append(bytes(ec.codes_get_message(handle)))
+        ec.codes_release(handle)
     path.write_bytes(b"".join(parts))
