@@ -334,7 +334,10 @@ class ByEcCodes:
         wanted = np.dtype(dtype).newbyteorder("=")
         if not any(array in f.names for f in self.known):
             return alike(self.coordinate(array, wanted)[window(start, count)], dtype, count)
-        plane = len(fields.values(self.path, self.mine(array).spot, "values").shape)  # type: ignore[union-attr]
+        first = fields.values(self.path, self.mine(array).spot, "values")
+        if isinstance(first, str):
+            raise Cannot(first)
+        plane = len(first.shape)
         axes = fields.spanned(self.known, len(count) - plane, array)
         if isinstance(axes, str):
             raise Cannot(axes)

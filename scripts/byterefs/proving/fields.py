@@ -283,7 +283,8 @@ def shape(handle: Any, count: int) -> tuple[int, ...]:
         return (count,)
     if nx * ny != count:
         return (count,)
-    turned = ec.codes_get(handle, "jPointsAreConsecutive", int)
+    key = "jPointsAreConsecutive"  # which ecCodes 2.50 has not of a template that it does not know
+    turned = ec.codes_is_defined(handle, key) and ec.codes_get(handle, key, int)
     return (nx, ny) if turned else (ny, nx)
 
 
