@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from byterefs import grib, hdf5_filters
-from byterefs.errors import ByteRefsError
+from byterefs.errors import ByteRefsError, DecoderError
 from byterefs.model import Key
 
 Config = Mapping[str, Any]
@@ -213,7 +213,10 @@ def _undo(config: Config, data: bytes) -> bytes:
         return _unshuffle(data, config["elementsize"])
     own = hdf5_filters.DECODERS.get(config["id"])
     if config["id"].startswith("hdf5:") and own is None:
-        raise ByteRefsError(f"no decoder for codec {dict(config)}: only the HDF5 library has it")
+        raise DecoderError(
+            f"no decoder for codec {dict(config)}: only the HDF5 library has it, with a plugin; read the array "
+            "through the form vrt, or leave it out with scan.arrays"
+        )
     try:
         if own is not None:
             return own(config["cd_values"], data)

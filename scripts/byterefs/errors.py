@@ -26,6 +26,10 @@ class AbsentError(RangeError):
     """There is no such source."""
 
 
+class DecoderError(ByteRefsError):
+    """A chunk of a codec that nothing here decodes, although its bytes are referenced rightly."""
+
+
 class ScanError(ByteRefsError):
     """A source that cannot be read, or that cannot be referenced without being wrong."""
 

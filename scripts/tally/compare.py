@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from byterefs.errors import DecoderError
 from byterefs.grid import chunk_window, unlinear
 from byterefs.model import Array
 from byterefs.proving import artefact, sample
@@ -112,6 +113,8 @@ class Look:
         self, array: Array, start: list[int], count: list[int], error: Exception
     ) -> Exception:
         """What a failing reader means: no decoder in its library, damaged bytes, or a wrong reference."""
+        if isinstance(error, DecoderError):
+            return Undone(str(error))
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         answers = [
             (n, self.witnesses.read(n, self.named(array), start, count, array.dtype))

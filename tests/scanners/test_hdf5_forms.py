@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import struct
@@ -24,7 +25,7 @@ from byterefs.errors import EmitError, VerifyError
 from byterefs.files import write_json
 from byterefs.view import View, receipt
 from forms import Results
-from granules import compact, pipeline
+from granules import compact, library, pipeline
 
 V = (np.arange(24 * 20, dtype="<i4").reshape(24, 20) // 7) % 50 - 9
 """what every number array holds, in its own type"""
@@ -331,6 +332,49 @@ def test_what_nobody_else_decodes_is_not_called_verified(unread: Results) -> Non
         VerifyError, match=r"bitshuffle' cannot be read by GDAL nor by h5py.*scan\.arrays"
     ):
         unread.verify("access", "sqlite")
+
+
+class Filter(ctypes.Structure):
+    """H5Z_class2_t."""
+
+    CALL = ctypes.CFUNCTYPE(
+        ctypes.c_size_t,
+        ctypes.c_uint,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    )
+    _fields_ = [
+        ("version", ctypes.c_int),
+        ("id", ctypes.c_int),
+        ("encodes", ctypes.c_uint),
+        ("decodes", ctypes.c_uint),
+        ("name", ctypes.c_char_p),
+        ("can_apply", ctypes.c_void_p),
+        ("set_local", ctypes.c_void_p),
+        ("call", CALL),
+    ]
+
+
+def test_what_only_hdf5_decodes_is_not_proven_and_no_byte_range_is_blamed(tmp_path: Path) -> None:
+    same = Filter.CALL(lambda flags, n, cd, nbytes, size, buffer: nbytes)
+    plugin = Filter(1, 300, 1, 1, b"as it is", None, None, same)
+    assert library().H5Zregister(ctypes.byref(plugin)) >= 0
+    with h5py.File(tmp_path / "p.h5", "w") as f:
+        f.create_dataset("v", data=V, chunks=CHUNKS, compression=300)
+    results = Results(
+        tmp_path / "demo", source={"pattern": ""}, scan={"arrays": ["v"]}, plan={"concat": None}
+    )
+    results.scan([tmp_path / "p.h5"])
+    emitted(results, "sqlite")
+    match = (
+        r"'v', source .*p.h5: its values are not proven, no decoder for codec .*300.*scan\.arrays"
+    )
+    with pytest.raises(VerifyError, match=match):
+        results.verify("access", "sqlite")
+    h5z.unregister_filter(300)
 
 
 def test_gdal_reads_the_filters_of_netcdfs_package_in_a_process_that_never_imports_it(

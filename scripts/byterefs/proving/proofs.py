@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from byterefs.access import ranges
 from byterefs.axis import missing_marks
 from byterefs.emitters import Reader
-from byterefs.errors import RangeError, VerifyError
+from byterefs.errors import DecoderError, RangeError, VerifyError
 from byterefs.grid import chunk_window, linear, unlinear
 from byterefs.literals import fill_value
 from byterefs.model import Array, Key, Placement, Refs, Source
@@ -139,6 +139,10 @@ def decoded(form: str, array: Array, reader: Reader, w: Window, by: str) -> NDAr
     """
     try:
         return native(np.asarray(reader.read(array.array, w.here)))
+    except DecoderError as error:
+        raise VerifyError(
+            f"form {form}, array {array.array!r}, source {w.placement.source}: its values are not proven, {error}"
+        ) from error
     except Exception as error:
         raise VerifyError(
             f"form {form}, array {array.array!r}, {chunk_of(array, w.start)}, source {w.placement.source}: "
