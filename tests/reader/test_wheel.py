@@ -261,3 +261,22 @@ def test_a_target_in_the_address_is_where_drb_reads_and_a_foreign_store_is_refus
     command = [drb, "-W", "ignore", "-c", ASKED, foreign]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert "StoreError" in done.stderr
+
+
+def test_drb_finds_a_parquet_table_and_takes_no_other_folder_of_its_name_for_one(drb, tmp_path):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    with web(tmp_path) as server:
+        archive = Archive(tmp_path)
+        archive.publish(public=server.url)
+        asked = tmp_path / FORMS["parquet"]
+        printed = run(drb, "-W", "ignore", "-c", ASKED, asked, cwd=tmp_path, env=environment)
+        target, values = json.loads(printed)
+        assert values == archive.values["sst"][1].tolist()
+        assert target == json.loads((asked / "arrays.json").read_text())["meta"]["target"]
+    other = tmp_path / "other.parquet"
+    other.mkdir()
+    (other / "arrays.json").write_text("{}")
+    command = [drb, "-W", "ignore", "-c", ASKED, other]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert "AssertionError" in done.stderr
+    assert "StoreError" not in done.stderr

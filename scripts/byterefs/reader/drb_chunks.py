@@ -1,7 +1,7 @@
 """A table's arrays as nodes of ``drb`` and a physical chunk model of ``drb-chunk``, which this module alone needs.
 
-Installing byterefs beside drb-chunk is enough. A file or address named ``store.sqlite`` is of topic ``drb:byterefs``
-(:mod:`byterefs.drb_topic`), which names the driver of its nodes and the provider ``byterefs-chunks``; its children
+Installing byterefs beside drb-chunk is enough. A file or address named ``store.sqlite``, and a folder of the form parquet by
+its name and what is in it, are of topic ``drb:byterefs`` (:mod:`byterefs.drb_topic`), which names the driver of its nodes and the provider ``byterefs-chunks``; its children
 are its arrays under their whole names. ``store.sqlite?target=<name>`` reads the paths of that remap target.
 
 A granule's own node stays with drb-chunk-netcdf: topic ``drb:netcdf`` has one ``drb:physicalTiling``, and drb-chunk
@@ -10,6 +10,7 @@ takes any of two.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -18,6 +19,7 @@ from drb.core.factory import DrbFactory
 from drb.nodes.abstract_node import AbstractNode
 from drb.nodes.url_node import UrlNode
 
+from byterefs.reader.tables import open_table
 from byterefs.reader.windows import NativeArray, Values
 from byterefs.reader.zarr_store import TableStore
 
@@ -61,6 +63,9 @@ class TableNode(AbstractNode):  # type: ignore[misc]
         """The table, open."""
         if self._store is None:
             location, target = address(self._base)
+            if target is None:  # a Parquet form is of one target
+                with closing(open_table(location, None)) as table:
+                    target = table.target
             self._store = TableStore(location, target=target)
             self._arrays = [ArrayNode(self._store.array(a), self) for a in self._store.table.arrays]
         return self._store
@@ -94,7 +99,7 @@ class TableFactory(DrbFactory):  # type: ignore[misc]
         return node if isinstance(node, TableNode) else TableNode(node)
 
 
-def address(base: Any) -> tuple[str, str]:
+def address(base: Any) -> tuple[str, str | None]:
     """Where the table of a file's node lies, and the target in the address by which drb was asked for it."""
     # drb's file driver cuts the query off, and keeps the node of the whole address as the parent
     asked = base.parent.path if isinstance(base.parent, UrlNode) else base.path
@@ -102,7 +107,7 @@ def address(base: Any) -> tuple[str, str]:
     if base.path.scheme:
         location = location.partition("?")[0]
     query = asked.query if asked is not base.path or base.path.scheme else ""
-    return location, parse_qs(query).get("target", ["access"])[0]
+    return location, parse_qs(query).get("target", [None])[0]
 
 
 class TableChunksProvider(PhysicalTilingProvider):  # type: ignore[misc]
