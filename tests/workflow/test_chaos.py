@@ -69,7 +69,9 @@ def compare(
     peaceful.stage_by_stage()
     assert project.tree() == peaceful.tree()
     assert not list(project.results.rglob(".*.part*"))
-    assert not list(project.results.glob("scan/*"))
+    # a kill between the job of `store` and Snakemake's removal of its inputs leaves them until the next `discover`
+    pending = project.receipt("discover/receipt.json")["batches"]
+    assert {path.stem for path in project.results.glob("scan/*")} <= pending.keys()
     return project, peaceful
 
 
