@@ -80,6 +80,23 @@ def test_a_nan_with_a_sign_keeps_it_or_its_array_is_refused(tmp_path):
         assert "z" not in group.GetMDArrayNames()
 
 
+def test_complex_numbers_of_a_netcdf_file_are_read(tmp_path):
+    values = np.array([[1 + 2j, -0.5j], [3, np.nan]], "c8")
+    with netCDF4.Dataset(tmp_path / "c.nc", "w") as nc:
+        nc.createDimension("y", 2)
+        nc.createDimension("x", 2)
+        nc.createVariable("y", "f8", ("y",))[:] = [1, 2]
+        nc.createVariable("x", "f8", ("x",))[:] = [1, 2]
+    with h5py.File(tmp_path / "c.nc", "r+") as f:
+        f["v"] = values
+        f["v"].dims[0].attach_scale(f["y"])
+        f["v"].dims[1].attach_scale(f["x"])
+    with build(tmp_path, [tmp_path / "c.nc"], plan={"concat": None}) as view:
+        assert view.arrays["v"].dims == ("y", "x")
+        group, _keep = opened(view.vrt)
+        assert group.OpenMDArray("v").ReadAsArray().tobytes() == values.tobytes()
+
+
 def test_what_a_mosaic_drops_is_in_the_plan(tmp_path):
     for n in range(2):
         rich(tmp_path / f"{n}.nc", n)

@@ -17,11 +17,13 @@ PHONY = re.compile(r"phony_dim_\d+")
 
 
 def prefix(a: Array) -> str:
-    """``HDF5:`` for an array that has an axis without dimension scale, else nothing.
+    """``HDF5:`` for an array that has an axis without dimension scale, or complex numbers in a netCDF file; else nothing.
 
-    Where others of the file have scales, GDAL 3.13's netCDF driver says of it "Invalid dimension ID".
+    Where others of the file have scales, GDAL 3.13's netCDF driver says of the one "Invalid dimension ID";
+    it has the other as a compound, which no VRT reads.
     """
-    return PREFIX if any(map(PHONY.fullmatch, a.dims)) else ""
+    split = a.dtype[1] == "c" and any(by_netcdf(p.source) for p in a.placements)
+    return PREFIX if split or any(map(PHONY.fullmatch, a.dims)) else ""
 
 
 def by_netcdf(source: str) -> bool:
