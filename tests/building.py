@@ -47,6 +47,10 @@ def scan_into(
     arrays = conf["scan"]["arrays"]
     format = conf["scan"].get("format", "auto")
     options = {"format": format, "arrays": arrays, "concat": concat}
+    options |= {
+        "split": conf["scan"]["split"] == "step",
+        "multiple": conf["scan"].get("multiple", 1),
+    }
     named = conf["scan"].get("file_name")
     said = conf["scan"].get("references")
     scans = [scanners.scan(listed(f), file_name=named, references=said, **options) for f in files]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from contextlib import closing
 from pathlib import Path
 
@@ -70,18 +72,26 @@ def test_a2_references_to_objects_and_regions_are_refused_by_name(tmp_path: Path
         scanners.scan(Source(str(tmp_path / "r.h5")))
 
 
-@pytest.mark.parametrize(
-    ("mask", "skipped"), [(0b01, "shuffle"), (0b10, "deflate"), (0b11, "shuffle")]
-)
-def test_a2_a_filter_that_every_chunk_skips_is_refused_with_its_name(
-    tmp_path: Path, mask: int, skipped: str
+@pytest.mark.parametrize("mask", [0b01, 0b10, 0b11])
+def test_a2_filters_that_every_chunk_skips_are_no_part_of_the_codec_in_the_tables(
+    tmp_path: Path, mask: int
 ) -> None:
+    def encoded(values: np.ndarray) -> bytes:
+        raw = values.tobytes()
+        if not mask & 0b01:
+            raw = np.frombuffer(raw, "u1").reshape(-1, 4).T.tobytes()
+        return raw if mask & 0b10 else zlib.compress(raw)
+
     with h5py.File(tmp_path / "m.h5", "w") as f:
         d = granules.pipeline(f, "v", None, (2, 3), "shuffle", "deflate", shape=(4, 3))
         for at in (0, 2):
-            d.id.write_direct_chunk((at, 0), numbers(2).tobytes(), filter_mask=mask)
-    with pytest.raises(ScanError, match=rf"m\.h5: v: chunk \[0, 0\].*{skipped}"):
-        scanners.scan(Source(str(tmp_path / "m.h5")))
+            d.id.write_direct_chunk((at, 0), encoded(numbers(2, at)), filter_mask=mask)
+        np.testing.assert_array_equal(d[:], numbers(4))
+    results = built(
+        tmp_path / "r", [tmp_path / "m.h5"], "sqlite", "parquet", plan=ALL, source={"pattern": ""}
+    )
+    for form in ("sqlite", "parquet"):
+        np.testing.assert_array_equal(results.values(form, "v")["v"], numbers(4))
 
 
 def test_a2_a_filter_that_nobody_here_decodes_keeps_its_rows_in_the_tables(tmp_path: Path) -> None:
@@ -217,3 +227,102 @@ def test_lineage_26_text_that_is_not_utf8_is_in_every_form_as_its_latin_1(
     plan = {"engine": "mosaic"}
     with building.build(tmp_path / "mosaic", [path], plan=plan) as view:
         assert view.arrays["v"].attrs["units"] == "\N{DEGREE SIGN}C"
+
+
+def plain(path: Path, first: int, count: int, kind: str) -> Path:
+    """``v(time, y, x)`` without any filter, one step a day, as each writer lays it out."""
+    format = "NETCDF4" if kind.startswith("hdf5") else "NETCDF3_CLASSIC"
+    with netCDF4.Dataset(path, "w", format=format) as nc:
+        for name, size in (("time", None if kind == "records" else count), ("y", 4), ("x", 3)):
+            nc.createDimension(name, size)
+        options = {"chunksizes": (1, 4, 3)} if kind == "hdf5 chunks" else {}
+        time = nc.createVariable("time", "f8", ("time",))
+        time.units = "days since 2000-01-01"
+        v = nc.createVariable("v", "i2", ("time", "y", "x"), **options)
+        time[:] = np.arange(first, first + count)
+        v[:] = np.arange(first * 12, (first + count) * 12).reshape(count, 4, 3)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["fixed", "records", "hdf5", "hdf5 chunks"])
+@pytest.mark.parametrize(
+    ("scan", "lengths"),
+    [
+        ({"split": "none"}, (4, 4)),
+        ({"split": "none"}, (4, 6)),
+        ({"multiple": 2}, (4, 6)),
+        ({"multiple": 3}, (4, 4)),
+        ({"split": "none", "multiple": 2}, (4, 4)),
+    ],
+)
+def test_chunks_of_any_multiple_are_what_was_written_in_every_form_or_refused(
+    tmp_path: Path, kind: str, scan: dict, lengths: tuple[int, int]
+) -> None:
+    ends = np.cumsum([0, *lengths])
+    files = [plain(tmp_path / f"{i}.nc", ends[i], n, kind) for i, n in enumerate(lengths)]
+    expected = np.arange(ends[-1] * 12, dtype="i2").reshape(-1, 4, 3)
+    results = Results(tmp_path / "r", scan=scan)
+    try:
+        results.scan(files)
+    except ScanError as error:
+        told = str(error)
+        pytest.skip(told) if "are no run of bytes" in told else pytest.fail(told)
+    with View.open(results.store) as view:
+        why = {form: emitters.refusals(view, form) for form in emitters.NAMES}
+    assert not why["vrt"]
+    for form in emitters.NAMES:
+        if why[form]:
+            assert re.search(r"inside a chunk of|has chunks \[", why[form]["v"])
+            continue
+        np.testing.assert_array_equal(results.proven(form, "v"), expected, err_msg=form)
+
+
+@pytest.mark.parametrize("kind", ["NETCDF4", "contiguous", "NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA"])
+def test_files_without_a_time_axis_are_steps_that_their_names_tell_in_every_form(
+    tmp_path: Path, kind: str
+) -> None:
+    format = "NETCDF4" if kind == "contiguous" else kind
+    options = {"zlib": True} if kind == "NETCDF4" else {}
+    files = [tmp_path / f"v_2000010{n}.nc" for n in (1, 2, 4)]
+    for n, path in enumerate(files):
+        with netCDF4.Dataset(path, "w", format=format) as nc:
+            nc.createDimension("y", 4)
+            nc.createDimension("x", 3)
+            nc.createVariable("y", "f4", ("y",))[:] = [4, 3, 2, 1]
+            nc.createVariable("v", "i4", ("y", "x"), **options)[:] = numbers(4, n)
+    said = {"from": "date", "format": "%Y%m%d", "units": "days since 2000-01-01", "dtype": "int32"}
+    rules = {"pattern": r"_(?P<date>\d{8})\.nc$", "below": str(tmp_path), "coordinate": said}
+    forms = [f for f in emitters.NAMES if f != "vrt" or kind != "NETCDF3_64BIT_DATA"]
+    results = built(
+        tmp_path / "r", files, *forms, scan={"file_name": rules}, plan={"concat": "day"}
+    )
+    for form in forms:
+        found = results.values(form, "v", "day")
+        np.testing.assert_array_equal(found["v"], np.stack([numbers(4, n) for n in range(3)]))
+        assert found["day"].tolist() == [0, 1, 3]
+
+
+def test_a_time_that_is_one_number_of_its_file_is_told_of_with_a_way_out_that_works(
+    tmp_path: Path,
+) -> None:
+    files = [tmp_path / f"v_2000010{n}.nc" for n in (1, 2)]
+    for n, path in enumerate(files):
+        with netCDF4.Dataset(path, "w") as nc:
+            nc.createDimension("y", 4)
+            nc.createDimension("x", 3)
+            time = nc.createVariable("time", "f8", ())
+            time.units = f"days since 2000-01-0{n + 1}"
+            time[...] = 0
+            nc.createVariable("v", "i4", ("y", "x"), zlib=True)[:] = numbers(4, n)
+    with pytest.raises(PlanError, match=r"'time' is one number of the whole source .*another axis"):
+        Results(tmp_path / "refused").scan(files)
+    said = {"from": "date", "format": "%Y%m%d", "units": "days since 2000-01-01", "dtype": "int32"}
+    rules = {"pattern": r"_(?P<date>\d{8})\.nc$", "below": str(tmp_path), "coordinate": said}
+    results = built(
+        tmp_path / "r", files, *emitters.NAMES,
+        scan={"file_name": rules, "arrays": ["v"]}, plan={"concat": "day"},
+    )  # fmt: skip
+    for form in emitters.NAMES:
+        found = results.values(form, "v", "day")
+        np.testing.assert_array_equal(found["v"], np.stack([numbers(4), numbers(4, 1)]))
+        assert found["day"].tolist() == [0, 1]

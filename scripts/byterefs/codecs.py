@@ -280,6 +280,10 @@ def _unshuffle(data: bytes, size: int) -> bytes:
     return planes.T.tobytes() + data[whole:]
 
 
+NEW_AXIS = "NEW_AXIS=0"
+"""how ``info`` ends for an array whose first axis is in the name of its source only (scan.file_name)"""
+
+
 def info(codec: Mapping[str, Any], dtype: str) -> str:
     """The codec as GDAL's block-info words it: ``COMPRESSION=DEFLATE; FILTER=SHUFFLE; ENDIANNESS=LITTLE``.
 

@@ -50,6 +50,12 @@ def find_concat(physical: Physical, chosen: Sequence[str], name: str) -> Concat:
     metas = {a: physical.meta(first, a) for a in physical.have[first]}
     dims = sorted({d for m in metas.values() for d in m.dims})
     dim = metas[name].dims[0] if name in metas and len(metas[name].dims) == 1 else name
+    if name in metas and not metas[name].dims and name not in dims:
+        raise PlanError(
+            f"{first}: {name!r} is one number of the whole source and no axis of its arrays (they have "
+            f"{', '.join(dims) or 'none'}); name another axis in plan.concat and say its step by the name of the "
+            f"source (scan.file_name.coordinate)"
+        )
     if dim not in dims:
         raise PlanError(
             f"{first}: no dimension or coordinate {name!r} to concatenate along (it has {', '.join(dims)}); "

@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 
 from byterefs.axis import time_units
+from byterefs.codecs import NEW_AXIS
 from byterefs.literals import fill_value, plain_number, same_number
 from byterefs.model import LINK, TYPE, Array, Key
 from byterefs.planning import driver, raster
@@ -270,11 +271,15 @@ def sources(a: Array, published: Callable[[str], str]) -> Iterator[str]:
         yield from raster.sources(a, lambda source: to_gdal(published(source)))
         return
     ones, lead = joined((1,) * len(a.dims)), driver.prefix(a)
+    turn = ""
+    if a.info.endswith(NEW_AXIS):
+        turn = f"  <SourceTranspose>{joined(range(-1, len(a.dims) - 1))}</SourceTranspose>\n"
     for source, name, src_offset, count, dest in a.placements:
         yield (
             "<Source>\n"
             f"  <SourceFilename>{escaped(lead + to_gdal(published(source)))}</SourceFilename>\n"
             f"  <SourceArray>{escaped('/' + name)}</SourceArray>\n"
+            f"{turn}"
             f'  <SourceSlab offset="{joined(src_offset)}" count="{joined(count)}" step="{ones}" />\n'
             f'  <DestSlab offset="{joined(dest)}" />\n'
             "</Source>"

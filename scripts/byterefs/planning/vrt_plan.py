@@ -137,7 +137,10 @@ def odd_parts(parts: Set[str], said: Mapping[str, str]) -> list[str]:
     axes = [n for n in numbers(said.get("SourceTranspose", "")) if n >= 0]
     # -1 is a new axis, which a band's slab is given
     band = "SourceBand" in said and axes == sorted(axes)
-    return sorted(parts - (SOURCE_PARTS | BAND_PARTS if band else SOURCE_PARTS))
+    known = SOURCE_PARTS | BAND_PARTS if band else SOURCE_PARTS
+    if numbers(said.get("SourceTranspose", "")) == tuple(range(-1, len(axes))):
+        known = known | {"SourceTranspose"}  # an axis of one step before those of the source
+    return sorted(parts - known)
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:

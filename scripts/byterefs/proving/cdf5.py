@@ -34,12 +34,12 @@ def read(slab: Slab) -> NDArray[Any] | str:
         with opened(slab.source) as nc:
             if slab.array not in nc.variables:
                 return f"no array {slab.array!r}"
-            values = np.asarray(nc[slab.array][slab.window])
+            values = np.asarray(nc[slab.array][slab.of_rank(nc[slab.array].ndim).window])
     except (OSError, IndexError, RuntimeError) as error:
         return " ".join(str(error).split())
     if values.dtype.newbyteorder("=") != slab.dtype:
         return f"dtype {values.dtype.str}, not {slab.dtype.str}"
-    return np.ascontiguousarray(values.astype(slab.dtype)).reshape(values.shape)
+    return np.ascontiguousarray(values.astype(slab.dtype)).reshape(tuple(slab.count))
 
 
 def exists(source: str, array: str) -> bool:

@@ -151,11 +151,12 @@ class Oracle:
         return Answer(found, by)
 
     def _gdal(self, slab: Slab, driver: str) -> NDArray[Any] | str:
-        start, count = list(slab.start), list(slab.count)
         with gdal.quiet_errors():
             found = self.array(slab.source, slab.array, driver)
             if isinstance(found, str):
                 return found
+            own = slab.of_rank(found.GetDimensionCount())
+            start, count = list(own.start), list(own.count)
             reason = unlike(found, slab.dtype)
             if reason:
                 return reason
@@ -165,13 +166,15 @@ class Oracle:
                 return words(error)
             if data is None:  # GDAL 3.13, for a filter that its HDF5 does not have
                 return gdal.GetLastErrorMsg() or "it reads nothing and does not say why"
-        return np.frombuffer(bytes(data), slab.dtype).reshape(count)
+        return np.frombuffer(bytes(data), slab.dtype).reshape(list(slab.count))
 
     def _h5py(self, slab: Slab) -> NDArray[Any] | str:
         wanted = slab.dtype
         try:
             with opened_h5py(slab.source) as f:
-                values = np.asarray(f[slab.array][slab.window])
+                found = f[slab.array]
+                own = slab.of_rank(found.ndim).window if isinstance(found, h5py.Dataset) else ()
+                values = np.asarray(found[own]).reshape(tuple(slab.count))
         except (OSError, RangeError, KeyError, TypeError, ValueError) as error:
             return words(error)
         if values.dtype.kind == "O" and wanted.kind == "S":
@@ -219,13 +222,15 @@ class Oracle:
                     return str(found.GetAttribute(attribute).ReadAsString())
         return cdf5.text(source, array, attribute) if cdf5.is_one(source) else None
 
-    def block(self, source: str, array: str, key: Sequence[int]) -> Block | str:
-        """GDAL's byte range of a chunk of a source, or the reason why GDAL gives none."""
+    def block(
+        self, source: str, array: str, key: Sequence[int], chunks: Sequence[int] = ()
+    ) -> Block | str:
+        """GDAL's byte range of a chunk of a source, which may be several of its own, or why GDAL gives none."""
         reason = "no driver"
         with gdal.quiet_errors():
             for driver in DRIVERS:
                 found = self.array(source, array, driver)
-                answer = found if isinstance(found, str) else raw_block(found, key)
+                answer = found if isinstance(found, str) else chunk_block(found, key, chunks)
                 if isinstance(answer, Block):
                     return answer
                 reason = answer
@@ -295,6 +300,27 @@ def raw_block(array: Any, key: Sequence[int]) -> Block | str:
     if shape and found.GetSize() != prod(shape) * array.GetDataType().GetSize():
         return "its lengths are not those of its bytes"
     return Block(found.GetFilename(), found.GetOffset(), found.GetSize(), shape)
+
+
+def chunk_block(array: Any, key: Sequence[int], chunks: Sequence[int]) -> Block | str:
+    """The range of a chunk of these lengths: GDAL's own block, or the run of its blocks that it joins."""
+    shape, sizes = shape_of(array), tuple(array.GetBlockSize())
+    new = len(shape) == len(key) - 1  # only the name of the source says the first axis
+    if new:
+        key, chunks = key[1:], chunks[1:]
+    if not chunks or not sizes or not all(sizes) or sizes == tuple(chunks):
+        found = raw_block(array, key)
+        if new and isinstance(found, Block) and found.whole_of:
+            return found._replace(whole_of=(1, *found.whole_of))
+        return found
+    starts = [k * c for k, c in zip(key, chunks, strict=True)]
+    ends = [min(s + c, n) - 1 for s, c, n in zip(starts, chunks, shape, strict=True)]
+    first, last = (
+        raw_block(array, [x // n for x, n in zip(at, sizes, strict=True)]) for at in (starts, ends)
+    )
+    if isinstance(first, str) or isinstance(last, str):
+        return first if isinstance(first, str) else last
+    return first._replace(size=last.offset + last.size - first.offset)
 
 
 def unlike(array: Any, wanted: np.dtype[Any]) -> str | None:

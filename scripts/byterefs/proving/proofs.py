@@ -345,7 +345,7 @@ class Ranges:
         """Compare the range of the first chunk of a window. Raises VerifyError."""
         key, ours = first_chunk(array, w), (w.placement.source, offset, size)
         local = tuple(s // c for s, c in zip(w.there, array.chunks, strict=True))
-        block = self.oracle.block(w.placement.source, w.placement.source_array, local)
+        block = self.oracle.block(w.placement.source, w.placement.source_array, local, array.chunks)
         self.compare("source", array, w, key, ours, block)
         if self.planned[array.array] * len(array.placements) < PLANNED:
             self.planned[array.array] += 1

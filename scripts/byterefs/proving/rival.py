@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from byterefs.codecs import NEW_AXIS
 from byterefs.errors import PlanError, VerifyError
 from byterefs.model import Array, Placement
 from byterefs.planning import vrt_plan
@@ -64,6 +65,7 @@ def groups(view: View, chosen: Sequence[str]) -> dict[tuple[str, ...], list[list
     having: dict[str, list[str]] = {}
     for a in view.arrays.values():
         along = a.kind == "data" and a.storage == "referenced" and "/" not in a.own
+        along = along and not a.info.endswith(NEW_AXIS)  # GDAL does not know the axis
         if along and (len(a.placements) > 1 or not several):
             for source in wanted.intersection(Slabs.of(a.placements, len(a.dims)).sources):
                 having.setdefault(source, []).append(a.array)

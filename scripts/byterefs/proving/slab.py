@@ -27,6 +27,12 @@ class Slab(NamedTuple):
         """The slab of an array of this stored dtype."""
         return cls(source, array, start, count, np.dtype(dtype).newbyteorder("="))
 
+    def of_rank(self, rank: int) -> Slab:
+        """Without the first axis where the source has none, since only its name says the step (scan.file_name)."""
+        if rank != len(self.start) - 1 or self.start[0] != 0 or self.count[0] != 1:
+            return self
+        return self._replace(start=self.start[1:], count=self.count[1:])
+
     @property
     def window(self) -> tuple[slice, ...]:
         """As numpy indexes it."""

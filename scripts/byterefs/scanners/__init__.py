@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Protocol, cast
 from byterefs.errors import ConfigError, ScanError
 from byterefs.model import Source, SourceScan
 
-SCAN_VERSION = 5
+SCAN_VERSION = 6
 """raised when a scanner gives other records for the same bytes: every source is then scanned again"""
 
 NAMES: tuple[str, ...] = tuple(

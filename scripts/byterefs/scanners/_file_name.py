@@ -13,6 +13,7 @@ import cftime
 import numpy as np
 
 from byterefs.axis import held_exactly
+from byterefs.codecs import NEW_AXIS
 from byterefs.errors import PlanError, ScanError
 from byterefs.model import Source, SourceArray, SourceScan
 from byterefs.scanners._derived import derived
@@ -103,9 +104,11 @@ def lifted(scan: SourceScan, along: SourceArray) -> SourceScan:
 
 
 def lift(item: SourceArray, dim: str) -> SourceArray:
-    """An array with a leading axis of length one."""
+    """An array with a leading axis of length one; ``info`` says so of one that GDAL reads by its own axes."""
+    info = item.meta.info
     meta = replace(
         item.meta,
+        info=info if info.startswith("DRIVER=") else f"{info}; {NEW_AXIS}",
         dims=(dim, *item.meta.dims),
         shape=(1, *item.meta.shape),
         chunks=(1, *item.meta.chunks),
