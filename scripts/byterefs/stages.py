@@ -28,9 +28,8 @@ def update_store(
     if batches or work["removed"]:
         (store_path.parents[1] / "plan" / "receipt.json").unlink(missing_ok=True)
     done = store.update(store_path, batches, work["removed"], work.get("told", {}))
-    sweep(
-        discovered.parents[1] / "scan"
-    )  # what a job that was killed had begun, and another one did again
+    # what a job that was killed had begun, and another one did again
+    sweep(discovered.parents[1] / "scan")
     return receipts.write(receipt, "store", done)
 
 
