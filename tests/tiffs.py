@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tifffile
 from osgeo import gdal, gdal_array, osr
 
 gdal.UseExceptions()
@@ -66,3 +68,19 @@ def cog(path: Path, values: np.ndarray, **options: Any) -> Path:
     gdal.GetDriverByName("COG").CreateCopy(str(path), gdal.Open(str(source)), options=words).Close()
     source.unlink()
     return path
+
+
+def turn(path: Path) -> None:
+    """Reverse the bits of every byte of the strips, and say so (FillOrder 2) in the place of another tag."""
+    with tifffile.TiffFile(path) as made:
+        page = made.pages[0]
+        spots = list(zip(page.dataoffsets, page.databytecounts, strict=True))
+        spare = page.tags[339].offset
+        early = page.tags[262].offset
+    whole = bytearray(path.read_bytes())
+    for at, size in spots:
+        whole[at : at + size] = bytes(int(f"{b:08b}"[::-1], 2) for b in whole[at : at + size])
+    # SampleFormat (339) goes, and what stands between moves up: tags are sorted
+    moved = whole[early + 12 : spare]
+    whole[early + 12 : spare + 12] = struct.pack("<HHII", 266, 3, 1, 2) + moved
+    path.write_bytes(whole)

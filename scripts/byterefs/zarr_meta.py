@@ -192,7 +192,8 @@ def zarr3_codecs(array: Array) -> list[dict[str, Any]]:
     for config in pipeline(array.codec):
         codec = zarr3_codec(array, config)
         kind = zarr3_codec_class(array, codec["name"])
-        if not issubclass(kind, BytesBytesCodec) and after:
+        made = bool(after) or middle != [bytes_codec(array)]
+        if not issubclass(kind, BytesBytesCodec) and made:
             raise EmitError(
                 f"{array.array}: codec {codec_words(array.codec)} filters elements after bytes, which "
                 f"Zarr v3 has no order for; the forms sqlite, vrt and parquet can hold it: leave the "

@@ -19,7 +19,7 @@ from byterefs.grid import chunk_grid
 from byterefs.model import ABSENT, SourceArray
 from conformance import ScannerTests, assembled, by_value, scanned, stored_bytes
 from granules import Granule
-from tiffs import CORNER, cog, ramp, write
+from tiffs import CORNER, cog, ramp, turn, write
 
 gdal.UseExceptions()
 Shared = Callable[[str], Path]
@@ -530,22 +530,6 @@ def test_bytes_whose_bits_are_in_reverse_order_decode_to_what_gdal_reads(
     turn(path)
     np.testing.assert_array_equal(gdal.Open(str(path)).ReadAsArray(), values)
     assert equal_to_gdal(path, data(path))
-
-
-def turn(path: Path) -> None:
-    """Reverse the bits of every byte of the strips, and say so (FillOrder 2) in the place of another tag."""
-    with tifffile.TiffFile(path) as made:
-        page = made.pages[0]
-        spots = list(zip(page.dataoffsets, page.databytecounts, strict=True))
-        spare = page.tags[339].offset
-        early = page.tags[262].offset
-    whole = bytearray(path.read_bytes())
-    for at, size in spots:
-        whole[at : at + size] = bytes(int(f"{b:08b}"[::-1], 2) for b in whole[at : at + size])
-    # SampleFormat (339) goes, and what stands between moves up: tags are sorted
-    moved = whole[early + 12 : spare]
-    whole[early + 12 : spare + 12] = struct.pack("<HHII", 266, 3, 1, 2) + moved
-    path.write_bytes(whole)
 
 
 def test_samples_of_24_bits_are_refused_for_writers_differ_in_their_bytes(tmp_path: Path) -> None:

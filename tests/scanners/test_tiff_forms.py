@@ -13,7 +13,7 @@ from osgeo import gdal
 from byterefs import emitters
 from byterefs.errors import EmitError, PlanError
 from forms import Results
-from tiffs import CORNER, cog, ramp, write
+from tiffs import CORNER, cog, ramp, turn, write
 
 gdal.UseExceptions()
 Shared = Callable[[str], Path]
@@ -147,6 +147,18 @@ def test_what_a_reader_needs_for_tiff_codecs_stands_in_open_json(tmp_path: Path)
         assert f"imagecodecs.{module}.register_codecs()" in lines
     gaps = (results.out("access", "kerchunk") / "OPEN.md").read_text()
     assert "GDAL has no decoder for imagecodecs_lzw" in gaps
+
+
+def test_packed_bits_in_reverse_order_are_refused_to_icechunk_and_read_by_kerchunk(
+    tmp_path: Path,
+) -> None:
+    image(tmp_path / "one.tif", "u1", {"NBITS": 2, "BLOCKYSIZE": 32})
+    turn(tmp_path / "one.tif")
+    expected = gdal.Open(str(tmp_path / "one.tif")).ReadAsArray()
+    results = built(tmp_path / "demo", tmp_path / "one.tif")
+    check(results, "kerchunk", expected)
+    with pytest.raises(EmitError, match="filters elements after bytes"):
+        results.emit(("access", "icechunk"))
 
 
 @pytest.mark.parametrize("epsg", [4326, 32755])
