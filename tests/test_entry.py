@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from byterefs import entry
-from byterefs.config import STAGES
+from byterefs.config_checks import STAGES
 from byterefs.errors import ByteRefsError, ConfigError
 
 

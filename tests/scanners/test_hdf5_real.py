@@ -190,10 +190,18 @@ def test_compact_data_of_other_writers_is_inline(name: str, shared: Shared) -> N
             assert b"".join(item.data.values()) == f[item.meta.array][()].tobytes()
 
 
-@pytest.mark.parametrize("name", ["hdf5_mini_blosc.h5", "hdf5_mali_chunk.h5"])
-def test_a_filter_skipped_by_another_writer_is_refused(name: str, shared: Shared) -> None:
+def test_a_filter_that_some_chunks_skip_is_refused(shared: Shared) -> None:
+    name = "hdf5_mali_chunk.h5"
     with pytest.raises(ScanError, match=rf"{name}: data: chunk .* without the filter"):
         scanned(shared(f"hdf5_tricky/{name}"))
+
+
+def test_a_filter_that_every_chunk_skips_is_no_part_of_the_codec(shared: Shared) -> None:
+    path = shared("hdf5_tricky/hdf5_mini_blosc.h5")
+    item = scanned(path).arrays["data"]
+    with h5py.File(path) as f:
+        assert f["data"].id.get_chunk_info(0).filter_mask == 1
+        np.testing.assert_array_equal(assembled(path, item), f["data"][()])
 
 
 def refused(path: Path) -> str | None:

@@ -155,13 +155,12 @@ class Oracle:
             found = self.array(slab.source, slab.array, driver)
             if isinstance(found, str):
                 return found
-            own = slab.of_rank(found.GetDimensionCount())
-            start, count = list(own.start), list(own.count)
             reason = unlike(found, slab.dtype)
             if reason:
                 return reason
             try:
-                data = found.Read(start, count) if count else found.Read()
+                own = slab.of_rank(found.GetDimensionCount())
+                data = found.Read(list(own.start), list(own.count)) if own.count else found.Read()
             except RuntimeError as error:
                 return words(error)
             if data is None:  # GDAL 3.13, for a filter that its HDF5 does not have
@@ -173,8 +172,9 @@ class Oracle:
         try:
             with opened_h5py(slab.source) as f:
                 found = f[slab.array]
-                own = slab.of_rank(found.ndim).window if isinstance(found, h5py.Dataset) else ()
-                values = np.asarray(found[own]).reshape(tuple(slab.count))
+                own = slab.of_rank(found.ndim) if isinstance(found, h5py.Dataset) else slab
+                values = np.asarray(found[own.window])
+                values = values if own is slab else values[np.newaxis]
         except (OSError, RangeError, KeyError, TypeError, ValueError) as error:
             return words(error)
         if values.dtype.kind == "O" and wanted.kind == "S":
@@ -304,7 +304,10 @@ def raw_block(array: Any, key: Sequence[int]) -> Block | str:
 
 def chunk_block(array: Any, key: Sequence[int], chunks: Sequence[int]) -> Block | str:
     """The range of a chunk of these lengths: GDAL's own block, or the run of its blocks that it joins."""
-    shape, sizes = shape_of(array), tuple(array.GetBlockSize())
+    try:
+        shape, sizes = shape_of(array), tuple(array.GetBlockSize())
+    except RuntimeError as error:  # GDAL 3.13's netCDF driver, of axes that it has not
+        return words(error)
     new = len(shape) == len(key) - 1  # only the name of the source says the first axis
     if new:
         key, chunks = key[1:], chunks[1:]
