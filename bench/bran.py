@@ -49,6 +49,7 @@ DATASET = {
     "scan": {"arrays": ["temp"]},
     "plan": {"concat": "Time", "engine": "coordinates", "axis": "packed", "eras": "refuse"},
     "remap": {},
+    "targets": {},
 }
 OPTIONS: dict[str, dict[str, Any]] = {"parquet": {"partition": True}}
 
