@@ -166,9 +166,9 @@ def heads1(read: Read, message: Message) -> list[bytes]:
         return [read(message.offset, message.size)]
     parts = [read(a, b - a) for a, b in pairwise(starts)]
     head = read(data, min(32, message.offset + message.size - 4 - data))
+    if head[3] & SECOND_ORDER:
+        return [read(message.offset, message.size)]
     if read(starts[1] + 5, 1)[0] in GAUSSIAN:
-        if head[3] & SECOND_ORDER:
-            return [read(message.offset, message.size)]
         # ecCodes 2.50 takes the grid for a part where there are fewer values, unless they are constant
         head = head[:10] + b"\0" + head[11:]
     body = b"".join([*parts, len(head).to_bytes(3), head[3:], END])

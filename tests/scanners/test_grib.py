@@ -161,6 +161,25 @@ def test_a_gaussian_grid_has_its_rows_and_columns_in_both_editions(
     np.testing.assert_array_equal(got, truth(made).reshape(64, 128))
 
 
+@pytest.mark.parametrize("packing", ["grid_second_order", "grid_second_order_SPD3"])
+def test_second_order_packing_beside_simple_packing_is_one_array(
+    tmp_path: Path, packing: str
+) -> None:
+    draw = np.random.default_rng(5)
+    keys = {"level": 850, "Ni": 16, "Nj": 31}
+    first = draw.normal(250, 20, (31, 16))
+    first[draw.random(first.shape) < 0.3] = np.nan
+    second = draw.normal(250, 20, (31, 16))
+    made = [
+        message(first, {**keys, "step": 0}, "regular_ll_pl_grib1"),
+        message(second, {**keys, "step": 12, "packingType": packing}, "regular_ll_pl_grib1"),
+    ]
+    item = data(file(tmp_path / "both.grib", *made))
+    assert item.meta.dims == ("step", "latitude", "longitude")
+    expected = np.stack([truth(one).reshape(31, 16) for one in made])
+    np.testing.assert_array_equal(assembled(tmp_path / "both.grib", item), expected)
+
+
 @pytest.mark.parametrize("bits", [1, 2, 4, 5, 8, 12, 16, 24, 25, 32])
 def test_ccsds_of_any_number_of_bits_decodes_to_what_eccodes_gives(
     tmp_path: Path, bits: int
