@@ -539,9 +539,12 @@ def test_samples_of_24_bits_are_refused_for_writers_differ_in_their_bytes(tmp_pa
     assert str(path) in str(refusal.value)
 
 
-def test_lzma_decodes_to_what_was_written(tmp_path: Path) -> None:
-    values = ramp((45, 37))
-    tifffile.imwrite(tmp_path / "l.tif", values, compression="lzma", rowsperstrip=15, metadata=None)
+@pytest.mark.parametrize("dtype", ["u2", "i4", "f4"])
+@pytest.mark.parametrize("predictor", [False, True])
+def test_lzma_decodes_to_what_was_written(tmp_path: Path, dtype: str, predictor: bool) -> None:
+    values = ramp((45, 37)).astype(dtype)
+    options = {"compression": "lzma", "predictor": predictor, "rowsperstrip": 15}
+    tifffile.imwrite(tmp_path / "l.tif", values, metadata=None, **options)
     np.testing.assert_array_equal(assembled(tmp_path / "l.tif", data(tmp_path / "l.tif")), values)
 
 

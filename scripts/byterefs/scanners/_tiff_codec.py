@@ -11,7 +11,7 @@ import numpy as np
 from byterefs.model import Key
 from byterefs.scanners._common import Unsupported
 
-PREDICTED = {5: "LZW", 8: "DEFLATE", 32946: "DEFLATE", 50000: "ZSTD"}
+PREDICTED = {5: "LZW", 8: "DEFLATE", 32946: "DEFLATE", 34925: "LZMA", 50000: "ZSTD"}
 """compressions that have a predictor, in GDAL's words"""
 COMPRESSIONS = {
     1: "NONE",
@@ -19,7 +19,6 @@ COMPRESSIONS = {
     7: "JPEG",
     32773: "PACKBITS",
     34887: "LERC",
-    34925: "LZMA",
     50001: "WEBP",
 }
 REFUSED = {
