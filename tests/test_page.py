@@ -18,7 +18,7 @@ from selenium.webdriver.common.keys import Keys
 import granules
 from announcing import Announced, served
 from browser import Browser, started
-from demonstration.server import Handler
+from demonstration.server import Handler, Server
 from serving import S3
 
 SHAPE = (18, 36)
@@ -231,6 +231,15 @@ def test_a_server_without_cors_or_ranges_gets_a_sentence_and_not_a_blank(
         assert browser.drawn is None
 
 
+def of_table(folder: Path, server: Server, file: str) -> Path:
+    """A file of the form parquet of one day that is published."""
+    made = Announced(folder, server.address)
+    made.emit = {"parquet": {}}
+    made.days(1, 1, arrays=["sst"])
+    (found,) = made.place.glob(f"v/*/parquet/{file}")
+    return found
+
+
 def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-200])
 
@@ -253,11 +262,7 @@ def test_a_table_that_is_cut_damaged_or_gone_gets_a_sentence_and_not_a_blank(
     browser: Browser, tmp_path: Path, harm: Callable[[Path], None], file: str, sentence: str
 ) -> None:
     with served(tmp_path) as server:
-        made = Announced(tmp_path, server.address)
-        made.emit = {"parquet": {}}
-        made.days(1, 1, arrays=["sst"])
-        (found,) = made.place.glob(f"v/*/parquet/{file}")
-        harm(found)
+        harm(of_table(tmp_path, server, file))
         browser.open(f"{server.address}/place/")
         assert sentence in browser.says
         assert browser.drawn is None
@@ -269,10 +274,7 @@ def test_a_table_of_another_format_version_gets_a_sentence_and_not_a_blank(
     browser: Browser, tmp_path: Path, where: str
 ) -> None:
     with served(tmp_path) as server:
-        made = Announced(tmp_path, server.address)
-        made.emit = {"parquet": {}}
-        made.days(1, 1, arrays=["sst"])
-        (found,) = made.place.glob(f"v/*/parquet/{where}")
+        found = of_table(tmp_path, server, where)
         known = found.read_bytes()
         assert known.count(b"mdim-refs/0.2") >= 1
         found.write_bytes(known.replace(b"mdim-refs/0.2", b"mdim-refs/0.9"))

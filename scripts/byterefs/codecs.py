@@ -68,6 +68,8 @@ TIFF_REFUSALS = {
 GRIB = (grib.GRIBBERISH, grib.ECCODES)
 """ids of codecs whose bytes are a GRIB message"""
 GDAL_COMPRESSIONS = {"zlib": "DEFLATE", "imagecodecs_szip": "SZIP"}
+NEW_AXIS = "NEW_AXIS=0"
+"""how ``info`` ends for an array whose first axis is in the name of its source only (scan.file_name)"""
 BLOSC_NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 
@@ -278,10 +280,6 @@ def _unshuffle(data: bytes, size: int) -> bytes:
         return data
     planes = np.frombuffer(data, np.uint8, whole).reshape(size, -1)
     return planes.T.tobytes() + data[whole:]
-
-
-NEW_AXIS = "NEW_AXIS=0"
-"""how ``info`` ends for an array whose first axis is in the name of its source only (scan.file_name)"""
 
 
 def info(codec: Mapping[str, Any], dtype: str) -> str:

@@ -187,7 +187,8 @@ def physical(stored: NDArray[Any], array: Array) -> NDArray[np.float64]:
         missing |= np.isin(stored, attrs.get(name, ()))
     if str(array.attrs.get("_Unsigned", "")).lower() == "true":
         stored = stored.view(np.dtype(f"u{stored.dtype.itemsize}"))
-    scale, offset = ([*attrs.get(k, ()), d][0] for k, d in (("scale_factor", 1), ("add_offset", 0)))
+    scale = next(iter(attrs.get("scale_factor", ())), 1)
+    offset = next(iter(attrs.get("add_offset", ())), 0)
     values = stored * float(scale) + float(offset)
     for name, i, beyond in (("valid_min", 0, np.less), ("valid_max", -1, np.greater)):
         name = VALID if attrs.get(VALID) else name

@@ -28,6 +28,8 @@ with byterefs.open(sys.argv[1], target="public") as store:
     assert (zarr.open_group(store, mode="r")["sst"][1, 2:6, 3:9] == values).all()
 print(json.dumps(values.tolist()))
 """
+OUTSIDE = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+"""an environment that leads no interpreter to this repository"""
 
 
 def run(*command: object, **options: object) -> str:
@@ -74,17 +76,14 @@ def test_the_wheel_has_the_library_its_licence_and_nothing_else(wheel):
 
 
 def test_a_bare_python_with_the_wheel_reads_a_table_here_and_at_a_url(bare, tmp_path):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     with web(tmp_path) as server:
         archive = Archive(tmp_path)
         archive.publish(public=server.url)
         for location in (tmp_path / FORMS["sqlite"], f"{server.url}/{FORMS['sqlite']}"):
-            printed = run(bare, "-W", "ignore", "-c", READ, location, cwd=tmp_path, env=environment)
+            printed = run(bare, "-W", "ignore", "-c", READ, location, cwd=tmp_path, env=OUTSIDE)
             assert json.loads(printed) == archive.values["sst"][1, 2:6, 3:9].tolist()
         missing = [bare, "-c", READ, tmp_path / FORMS["parquet"]]
-        done = subprocess.run(
-            missing, capture_output=True, text=True, cwd=tmp_path, env=environment
-        )
+        done = subprocess.run(missing, capture_output=True, text=True, cwd=tmp_path, env=OUTSIDE)
         assert "pip install 'byterefs[parquet]'" in done.stderr
 
 
@@ -145,12 +144,11 @@ def drb(wheel, tmp_path_factory):
 
 
 def test_drb_chunk_reads_through_the_provider_what_our_own_reader_reads(drb, tmp_path):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     with web(tmp_path) as server:
         archive = Archive(tmp_path)
         archive.publish(public=server.url)
         location = tmp_path / FORMS["sqlite"]
-        printed = run(drb, "-W", "ignore", "-c", DRB, location, cwd=tmp_path, env=environment)
+        printed = run(drb, "-W", "ignore", "-c", DRB, location, cwd=tmp_path, env=OUTSIDE)
         checked, window = json.loads(printed.splitlines()[-1])
         assert checked > 100
         assert window == archive.values["sst"][2:3, 2:6, 3:9].tolist()
@@ -211,7 +209,6 @@ print(json.dumps([topic.label, sorted(chunks), sorted(read), tiles, names]))
 def test_drb_finds_the_provider_by_itself_and_gets_the_stored_values_of_its_own_netcdf_reader(
     drb, tmp_path
 ):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     root = tmp_path / "oisst.archive"
     Archive(root).publish()
     grids = {"": "", " tiled": " ; drb:chunkShape ( 3 7 9 )"}
@@ -223,7 +220,7 @@ def test_drb_finds_the_provider_by_itself_and_gets_the_stored_values_of_its_own_
         for name, grid in grids.items() if source == "table" or not grid
     ]  # fmt: skip
     (tmp_path / "archive.ttl").write_text(TOPIC + "".join(chunks) + " .\n")
-    printed = run(drb, "-W", "ignore", "-c", RESOLVED, root, cwd=tmp_path, env=environment)
+    printed = run(drb, "-W", "ignore", "-c", RESOLVED, root, cwd=tmp_path, env=OUTSIDE)
     label, names, shapes, tiles, arrays = json.loads(printed.splitlines()[-1])
     assert label == "archive"
     assert len(names) == 12
@@ -248,28 +245,26 @@ with table:
 
 
 def test_a_target_in_the_address_is_where_drb_reads_and_a_foreign_store_is_refused(drb, tmp_path):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     with web(tmp_path) as server:
         archive = Archive(tmp_path)
         archive.publish(public=server.url)
         asked = f"{tmp_path / FORMS['sqlite']}?target=public"
-        printed = run(drb, "-W", "ignore", "-c", ASKED, asked, cwd=tmp_path, env=environment)
+        printed = run(drb, "-W", "ignore", "-c", ASKED, asked, cwd=tmp_path, env=OUTSIDE)
         assert json.loads(printed) == ["public", archive.values["sst"][1].tolist()]
         assert any(r[1].endswith("day1.nc") for r in server.requests)
     foreign = tmp_path / "store.sqlite"
     foreign.write_bytes(b"no table")
     command = [drb, "-W", "ignore", "-c", ASKED, foreign]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=OUTSIDE)
     assert "StoreError" in done.stderr
 
 
 def test_drb_finds_a_parquet_table_and_takes_no_other_folder_of_its_name_for_one(drb, tmp_path):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     with web(tmp_path) as server:
         archive = Archive(tmp_path)
         archive.publish(public=server.url)
         asked = tmp_path / FORMS["parquet"]
-        printed = run(drb, "-W", "ignore", "-c", ASKED, asked, cwd=tmp_path, env=environment)
+        printed = run(drb, "-W", "ignore", "-c", ASKED, asked, cwd=tmp_path, env=OUTSIDE)
         target, values = json.loads(printed)
         assert values == archive.values["sst"][1].tolist()
         assert target == json.loads((asked / "arrays.json").read_text())["meta"]["target"]
@@ -277,6 +272,6 @@ def test_drb_finds_a_parquet_table_and_takes_no_other_folder_of_its_name_for_one
     other.mkdir()
     (other / "arrays.json").write_text("{}")
     command = [drb, "-W", "ignore", "-c", ASKED, other]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=OUTSIDE)
     assert "AssertionError" in done.stderr
     assert "StoreError" not in done.stderr

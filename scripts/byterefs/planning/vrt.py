@@ -167,7 +167,7 @@ def exact(value: Any) -> bool:
 
 def cannot(a: Array) -> str | None:
     """Why an array cannot be in a VRT, as part of a sentence; None if it can."""
-    if not all(map(holds, (a.array, *a.dims, *(p.source_array for p in a.placements)))):
+    if not all(map(holds, {a.array, *a.dims, *(p.source_array for p in a.placements)})):
         return "its name, or that of a dimension, has a character that no XML document may have"
     if a.dtype[1] != "S" and a.dtype[1:] not in GDAL_TYPES:
         return f"its dtype {a.dtype} has no name in GDAL's VRT"

@@ -134,11 +134,12 @@ def placement(
 
 def odd_parts(parts: Set[str], said: Mapping[str, str]) -> list[str]:
     """What a ``Source`` says beyond a slab at its place, or a band as it lies."""
-    axes = [n for n in numbers(said.get("SourceTranspose", "")) if n >= 0]
+    turn = numbers(said.get("SourceTranspose", ""))
+    axes = [n for n in turn if n >= 0]
     # -1 is a new axis, which a band's slab is given
     band = "SourceBand" in said and axes == sorted(axes)
     known = SOURCE_PARTS | BAND_PARTS if band else SOURCE_PARTS
-    if numbers(said.get("SourceTranspose", "")) == tuple(range(-1, len(axes))):
+    if turn == tuple(range(-1, len(axes))):
         known = known | {"SourceTranspose"}  # an axis of one step before those of the source
     return sorted(parts - known)
 

@@ -10,7 +10,6 @@ takes any of two.
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -19,7 +18,6 @@ from drb.core.factory import DrbFactory
 from drb.nodes.abstract_node import AbstractNode
 from drb.nodes.url_node import UrlNode
 
-from byterefs.reader.tables import open_table
 from byterefs.reader.windows import NativeArray, Values
 from byterefs.reader.zarr_store import TableStore
 
@@ -63,9 +61,6 @@ class TableNode(AbstractNode):  # type: ignore[misc]
         """The table, open."""
         if self._store is None:
             location, target = address(self._base)
-            if target is None:  # a Parquet form is of one target
-                with closing(open_table(location, None)) as table:
-                    target = table.target
             self._store = TableStore(location, target=target)
             self._arrays = [ArrayNode(self._store.array(a), self) for a in self._store.table.arrays]
         return self._store

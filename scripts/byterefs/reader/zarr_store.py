@@ -51,7 +51,7 @@ class TableStore(Store):
         self,
         location: str,
         *,
-        target: str = "access",
+        target: str | None = "access",
         drop: Sequence[str] = (),
         concurrency: int = CONCURRENCY,
         memory: int = DECODED,
@@ -62,7 +62,7 @@ class TableStore(Store):
         if not read_only:
             raise ValueError(f"{location}: a published table is read-only")
         super().__init__(read_only=True)
-        self.location, self.target, self.drop = str(location), target, tuple(drop)
+        self.location, self.drop = str(location), tuple(drop)
         self._options: dict[str, Any] = {
             "concurrency": concurrency,
             "memory": memory,
@@ -71,6 +71,7 @@ class TableStore(Store):
         }
         self.held = None if cache is None else Held(Path(cache), cache_limit)
         self.table: Table = open_table(self.location, target, self.drop)
+        self.target = self.table.target
         self.fetcher = Fetcher(concurrency, self.held)
         self._decoded = Decoded(memory)
         self._documents: dict[str, bytes] = {}
